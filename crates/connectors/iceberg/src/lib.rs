@@ -1,0 +1,1 @@
+//! Apache Iceberg as a sink: row locator, writers, our own commit layer and catalog.

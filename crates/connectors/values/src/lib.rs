@@ -1,0 +1,1 @@
+//! A source and a sink in memory, for tests and for trying a pipeline out.

@@ -1,0 +1,1 @@
+//! Records as bytes: for held rows in checkpoint state, spilled rows on disk, and frames between processes.

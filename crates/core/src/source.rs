@@ -1,0 +1,107 @@
+//! What a source promises.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::{
+    CheckpointId, Clock, Collector, MetricGroup, Offset, Offsets, PipelineId, Result, State, TableId,
+    TableSchema,
+};
+
+/// A table as `check` shows it.
+#[derive(Debug, Clone)]
+pub struct SourceTable {
+    pub table: TableId,
+    pub schema: Arc<TableSchema>,
+    /// The server's estimate of the number of rows.
+    pub rows: Option<u64>,
+}
+
+/// What a look at the source found. `errors` would stop a run; `warnings` would not.
+#[derive(Debug, Clone, Default)]
+pub struct SourceCheck {
+    pub server: String,
+    pub tables: Vec<SourceTable>,
+    pub warnings: Vec<String>,
+    pub errors: Vec<String>,
+}
+
+/// How a reader is opened.
+#[derive(Clone)]
+pub struct SourceOpen {
+    pub pipeline: PipelineId,
+    pub attempt: u64,
+    /// This reader among `parallelism`.
+    pub index: usize,
+    pub parallelism: usize,
+    /// What this reader stored at the checkpoint that the attempt starts from.
+    pub restored: Option<State>,
+    /// How far the sink already holds each source table, where that is beyond `restored`: log rows and DDL that these
+    /// offsets cover are dropped. See [`Source::covers`].
+    pub committed: HashMap<TableId, Offsets>,
+    /// Tables whose content is to be read anew ("all" when it holds `*`), by the user's explicit wish.
+    pub resnapshot: Vec<String>,
+    pub clock: Arc<dyn Clock>,
+    pub metrics: MetricGroup,
+    pub memory_bytes: usize,
+}
+
+/// What the last call of [`SourceReader::next`] left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadStatus {
+    /// The reader stands between two source transactions: a barrier may be put here.
+    pub at_boundary: bool,
+    /// Every snapshot is done: only the log is being read.
+    pub streaming: bool,
+}
+
+/// Finds tables and splits, and opens readers. Shared by all of a job.
+#[async_trait]
+pub trait Source: Send + Sync {
+    /// Looks at the server without changing anything: connects, checks privileges and settings, lists tables.
+    async fn check(&self) -> Result<SourceCheck>;
+
+    /// How many readers can work side by side, given what the user wants.
+    fn reader_parallelism(&self, wanted: usize) -> usize {
+        let _ = wanted;
+        1
+    }
+
+    async fn open(&self, open: SourceOpen) -> Result<Box<dyn SourceReader>>;
+
+    /// Where the source's log ends now: whatever was committed there before this call is covered by it.
+    async fn current_offsets(&self) -> Result<Offsets>;
+
+    /// True when everything up to `offset` is also up to `reached`. Both are of the same split of this source.
+    ///
+    /// # Errors
+    /// `OffsetLost` when the two cannot be compared (another server without common GTIDs).
+    fn covers(&self, reached: &Offset, offset: &Offset) -> Result<bool>;
+}
+
+/// Reads its splits: snapshot rows and the log, in one ordered stream.
+///
+/// Contract:
+/// - Records go `Target::Hash(hash of the table)` for data and DDL, `Target::All` for progress, in source order per table.
+/// - Before the first rows of a table a `CreateTable` (or `ResetTable`) schema event is emitted.
+/// - Restored from a checkpoint it emits what followed that checkpoint's barrier, under the same schema versions, though
+///   batches may be cut elsewhere. Rows that a keyed table's snapshot had sent may come again.
+#[async_trait]
+pub trait SourceReader: Send {
+    /// Waits for input and emits it. Returns at the latest after a few tens of milliseconds. Cancel-safe: when the future
+    /// is dropped nothing is lost. It may keep rows back to fill a batch; `prepare_snapshot` brings them out.
+    async fn next(&mut self, out: &mut Collector) -> Result<ReadStatus>;
+
+    /// Called only at a boundary. Emits all rows that were kept back, then a `Progress`.
+    async fn prepare_snapshot(&mut self, checkpoint: CheckpointId, out: &mut Collector) -> Result<()>;
+
+    async fn snapshot_state(&mut self, checkpoint: CheckpointId) -> Result<State>;
+
+    /// The sink holds everything of this checkpoint: the source may be told that it can forget.
+    async fn checkpoint_complete(&mut self, checkpoint: CheckpointId) -> Result<()>;
+
+    /// Ends connections and tasks. Called once; the reader is dropped after it.
+    async fn close(&mut self);
+}

@@ -1,0 +1,1 @@
+//! SQL over the lake (DataFusion).

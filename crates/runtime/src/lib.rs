@@ -1,0 +1,1 @@
+//! The embedded runtime: tasks, channels, barriers, checkpoints and restarts in one process.

@@ -1,0 +1,1 @@
+//! Real servers as child processes, fault injection, simulation and golden scenarios. For tests only.
