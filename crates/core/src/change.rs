@@ -24,7 +24,9 @@ pub enum SchemaChange {
     /// The target loses its rows and takes the new columns; columns of equal name and compatible type keep their ids.
     ResetTable,
     /// The table goes on under another name with its rows.
-    RenameTable { to: TableId },
+    RenameTable {
+        to: TableId,
+    },
     AddColumn {
         column: Column,
         place: ColumnPlace,
@@ -32,15 +34,37 @@ pub enum SchemaChange {
         /// to every existing row.
         existing_rows: Literal,
     },
-    DropColumn { name: Arc<str> },
+    DropColumn {
+        name: Arc<str>,
+    },
     /// Several of these in one event are simultaneous: a swap of two names is two renames.
-    RenameColumn { from: Arc<str>, to: Arc<str> },
-    AlterColumnType { name: Arc<str>, from: DataType, to: DataType },
-    AlterColumnNullable { name: Arc<str>, nullable: bool },
-    MoveColumn { name: Arc<str>, place: ColumnPlace },
-    SetPrimaryKey { columns: Vec<Arc<str>> },
-    CommentColumn { name: Arc<str>, comment: Option<Arc<str>> },
-    CommentTable { comment: Option<Arc<str>> },
+    RenameColumn {
+        from: Arc<str>,
+        to: Arc<str>,
+    },
+    AlterColumnType {
+        name: Arc<str>,
+        from: DataType,
+        to: DataType,
+    },
+    AlterColumnNullable {
+        name: Arc<str>,
+        nullable: bool,
+    },
+    MoveColumn {
+        name: Arc<str>,
+        place: ColumnPlace,
+    },
+    SetPrimaryKey {
+        columns: Vec<Arc<str>>,
+    },
+    CommentColumn {
+        name: Arc<str>,
+        comment: Option<Arc<str>>,
+    },
+    CommentTable {
+        comment: Option<Arc<str>>,
+    },
 }
 
 impl SchemaChange {

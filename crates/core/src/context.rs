@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::{EpochCommitted, Error, MetricGroup, Position, Result, TableId};
 
 /// A pipeline's name as the sinks know it. Two pipelines of one name fence each other off.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct PipelineId(pub Arc<str>);
 
 impl fmt::Display for PipelineId {
@@ -17,7 +19,9 @@ impl fmt::Display for PipelineId {
 }
 
 /// Names a DDL statement's effect on one table: the same statement read again has the same id.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct DdlId {
     pub table: TableId,
     pub position: Position,

@@ -153,7 +153,9 @@ mod tests {
     #[test]
     fn display_is_one_sentence_with_context_and_cause() {
         let cause = std::io::Error::other("no space left on device");
-        let e = Error::transient("could not write the data file").with("table", "shop.orders").with_source(cause);
+        let e = Error::transient("could not write the data file")
+            .with("table", "shop.orders")
+            .with_source(cause);
         assert_eq!(
             e.to_string(),
             "could not write the data file (table shop.orders): no space left on device"

@@ -33,37 +33,50 @@ impl Literal {
         let long = |v: i64| v;
         let array: ArrayRef = match (data_type, self) {
             (_, Literal::Null) => new_null_array(&data_type.arrow_type(), length),
-            (DataType::Boolean, Literal::Boolean(v)) => Arc::new(BooleanArray::from(vec![*v; length])),
-            (DataType::TinyInt, Literal::Long(v)) => {
-                Arc::new(Int8Array::from_value(i8::try_from(*v).map_err(|_| mismatch(data_type))?, length))
+            (DataType::Boolean, Literal::Boolean(v)) => {
+                Arc::new(BooleanArray::from(vec![*v; length]))
             }
-            (DataType::SmallInt, Literal::Long(v)) => {
-                Arc::new(Int16Array::from_value(i16::try_from(*v).map_err(|_| mismatch(data_type))?, length))
-            }
-            (DataType::Int, Literal::Long(v)) => {
-                Arc::new(Int32Array::from_value(i32::try_from(*v).map_err(|_| mismatch(data_type))?, length))
-            }
+            (DataType::TinyInt, Literal::Long(v)) => Arc::new(Int8Array::from_value(
+                i8::try_from(*v).map_err(|_| mismatch(data_type))?,
+                length,
+            )),
+            (DataType::SmallInt, Literal::Long(v)) => Arc::new(Int16Array::from_value(
+                i16::try_from(*v).map_err(|_| mismatch(data_type))?,
+                length,
+            )),
+            (DataType::Int, Literal::Long(v)) => Arc::new(Int32Array::from_value(
+                i32::try_from(*v).map_err(|_| mismatch(data_type))?,
+                length,
+            )),
             (DataType::BigInt | DataType::Time { .. }, Literal::Long(v)) => {
                 Arc::new(Int64Array::from_value(long(*v), length))
             }
-            (DataType::Date, Literal::Long(v)) => {
-                Arc::new(Date32Array::from_value(i32::try_from(*v).map_err(|_| mismatch(data_type))?, length))
-            }
+            (DataType::Date, Literal::Long(v)) => Arc::new(Date32Array::from_value(
+                i32::try_from(*v).map_err(|_| mismatch(data_type))?,
+                length,
+            )),
             (DataType::Timestamp { .. }, Literal::Long(v)) => {
                 Arc::new(TimestampMicrosecondArray::from_value(*v, length))
             }
             (DataType::TimestampLtz { .. }, Literal::Long(v)) => {
                 Arc::new(TimestampMicrosecondArray::from_value(*v, length).with_timezone("+00:00"))
             }
-            (DataType::Float, Literal::Double(v)) => Arc::new(Float32Array::from_value(*v as f32, length)),
-            (DataType::Double, Literal::Double(v)) => Arc::new(Float64Array::from_value(*v, length)),
+            (DataType::Float, Literal::Double(v)) => {
+                Arc::new(Float32Array::from_value(*v as f32, length))
+            }
+            (DataType::Double, Literal::Double(v)) => {
+                Arc::new(Float64Array::from_value(*v, length))
+            }
             (DataType::Decimal { precision, scale }, Literal::Decimal(v)) => Arc::new(
                 Decimal128Array::from_value(*v, length)
                     .with_precision_and_scale(*precision, *scale)
                     .map_err(|_| mismatch(data_type))?,
             ),
             (
-                DataType::Char { .. } | DataType::Varchar { .. } | DataType::String | DataType::Json,
+                DataType::Char { .. }
+                | DataType::Varchar { .. }
+                | DataType::String
+                | DataType::Json,
                 Literal::String(v),
             ) => Arc::new(StringArray::from_iter_values(std::iter::repeat_n(&**v, length))),
             (

@@ -56,14 +56,22 @@ pub trait Operator: Send {
     }
 
     /// The barrier has arrived from every input: emit everything that belongs before it.
-    async fn prepare_snapshot(&mut self, checkpoint: CheckpointId, out: &mut Collector) -> Result<()>;
+    async fn prepare_snapshot(
+        &mut self,
+        checkpoint: CheckpointId,
+        out: &mut Collector,
+    ) -> Result<()>;
 
     /// The state as of the barrier, after what `prepare_snapshot` emitted.
     async fn snapshot_state(&mut self, checkpoint: CheckpointId) -> Result<State>;
 
     /// Every instance's state of this checkpoint is durable. Checkpoints complete in order; one that never completes is
     /// covered by a later one, so act on everything up to and including `checkpoint`.
-    async fn checkpoint_complete(&mut self, checkpoint: CheckpointId, out: &mut Collector) -> Result<()>;
+    async fn checkpoint_complete(
+        &mut self,
+        checkpoint: CheckpointId,
+        out: &mut Collector,
+    ) -> Result<()>;
 
     /// The input has ended for good. Emit what is left. The runtime takes a last checkpoint after this, and the operator
     /// still gets its `prepare_snapshot`, `snapshot_state` and `checkpoint_complete`.

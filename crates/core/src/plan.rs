@@ -5,8 +5,7 @@ use std::sync::Arc;
 use crate::{Operator, OperatorContext, PipelineId, Result, Source};
 
 /// Makes one instance of an operator for one attempt.
-pub type OperatorFactory =
-    Arc<dyn Fn(OperatorContext) -> Result<Box<dyn Operator>> + Send + Sync>;
+pub type OperatorFactory = Arc<dyn Fn(OperatorContext) -> Result<Box<dyn Operator>> + Send + Sync>;
 
 #[derive(Clone)]
 pub struct Stage {

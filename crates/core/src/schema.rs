@@ -75,9 +75,10 @@ impl DataType {
             DataType::TimestampLtz { .. } => {
                 ArrowType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()))
             }
-            DataType::Char { .. } | DataType::Varchar { .. } | DataType::String | DataType::Json => {
-                ArrowType::Utf8
-            }
+            DataType::Char { .. }
+            | DataType::Varchar { .. }
+            | DataType::String
+            | DataType::Json => ArrowType::Utf8,
             DataType::Binary { .. } | DataType::Varbinary { .. } | DataType::Bytes => {
                 ArrowType::Binary
             }
@@ -156,8 +157,11 @@ impl TableSchema {
 
     /// The Arrow schema of this version's batches. Every field is nullable: see [`Column::nullable`].
     pub fn arrow_schema(&self) -> SchemaRef {
-        let fields: Vec<Field> =
-            self.columns.iter().map(|c| Field::new(&*c.name, c.data_type.arrow_type(), true)).collect();
+        let fields: Vec<Field> = self
+            .columns
+            .iter()
+            .map(|c| Field::new(&*c.name, c.data_type.arrow_type(), true))
+            .collect();
         Arc::new(Schema::new(fields))
     }
 }

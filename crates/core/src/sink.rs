@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use async_trait::async_trait;
 
 use crate::{
-    CheckpointId, Committable, DataChange, DdlId, EpochCommitted, Error, OperatorContext, Offsets,
+    CheckpointId, Committable, DataChange, DdlId, EpochCommitted, Error, Offsets, OperatorContext,
     PipelineId, Position, Result, SchemaEvent, TableId,
 };
 
@@ -61,7 +61,10 @@ pub struct CommittedTable {
 #[async_trait]
 pub trait Sink: Send + Sync {
     /// Looks without changing anything: reaches the catalog, says what it would create for these tables.
-    async fn check(&self, tables: &[(TableId, std::sync::Arc<crate::TableSchema>)]) -> Result<SinkCheck>;
+    async fn check(
+        &self,
+        tables: &[(TableId, std::sync::Arc<crate::TableSchema>)],
+    ) -> Result<SinkCheck>;
 
     /// Takes ownership for this attempt: from now on an older owner's commits are refused as `Fenced`. Called once per
     /// attempt, before anything else is opened.
@@ -71,14 +74,22 @@ pub trait Sink: Send + Sync {
     async fn progress(&self, pipeline: &PipelineId) -> Result<Vec<TableProgress>>;
 
     /// A writer of one table for one writer instance. Called at the first sight of the table's rows.
-    async fn writer(&self, table: &TableId, context: &OperatorContext) -> Result<Box<dyn SinkWriter>>;
+    async fn writer(
+        &self,
+        table: &TableId,
+        context: &OperatorContext,
+    ) -> Result<Box<dyn SinkWriter>>;
 
     async fn committer(&self, context: &OperatorContext) -> Result<Box<dyn Committer>>;
 
-    async fn metadata_applier(&self, context: &OperatorContext) -> Result<Box<dyn MetadataApplier>>;
+    async fn metadata_applier(&self, context: &OperatorContext)
+    -> Result<Box<dyn MetadataApplier>>;
 
     /// `None` when the sink has nothing to publish per epoch.
-    async fn epoch_publisher(&self, context: &OperatorContext) -> Result<Option<Box<dyn EpochPublisher>>>;
+    async fn epoch_publisher(
+        &self,
+        context: &OperatorContext,
+    ) -> Result<Option<Box<dyn EpochPublisher>>>;
 }
 
 /// Writes the rows of one table that fall to one writer instance.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::{
-    CheckpointId, Clock, Collector, MetricGroup, Offset, Offsets, PipelineId, Result, State, TableId,
-    TableSchema,
+    CheckpointId, Clock, Collector, MetricGroup, Offset, Offsets, PipelineId, Result, State,
+    TableId, TableSchema,
 };
 
 /// A table as `check` shows it.
@@ -95,7 +95,11 @@ pub trait SourceReader: Send {
     async fn next(&mut self, out: &mut Collector) -> Result<ReadStatus>;
 
     /// Called only at a boundary. Emits all rows that were kept back, then a `Progress`.
-    async fn prepare_snapshot(&mut self, checkpoint: CheckpointId, out: &mut Collector) -> Result<()>;
+    async fn prepare_snapshot(
+        &mut self,
+        checkpoint: CheckpointId,
+        out: &mut Collector,
+    ) -> Result<()>;
 
     async fn snapshot_state(&mut self, checkpoint: CheckpointId) -> Result<State>;
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 /// A table's name: a namespace (MySQL database, Postgres schema, Iceberg namespace) and a name, both as the source
 /// spells them. Displayed as `namespace.name`; parts are never parsed back out of that text.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 pub struct TableId {
     pub namespace: Arc<str>,
     pub name: Arc<str>,
