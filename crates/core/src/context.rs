@@ -39,13 +39,22 @@ pub trait Clock: Send + Sync {
     fn now_ms(&self) -> i64;
 }
 
-/// Where writers leave word that a table's files before a DDL are complete. Marks carry the attempt that left them: one of
-/// an earlier attempt never counts.
+/// What a success mark vouches for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MarkStage {
+    /// A writer has completed the table's files before the DDL.
+    FilesComplete,
+    /// The committer has committed all rows before the DDL.
+    RowsCommitted,
+}
+
+/// Where writers and committers leave word of how far a table's rows before a DDL have come. Marks carry the attempt that
+/// left them: one of an earlier attempt never counts.
 pub trait SuccessMarks: Send + Sync {
-    /// `writer` is the index of the writer instance. Leaving a mark twice is leaving it once.
-    fn leave(&self, ddl: &DdlId, attempt: u64, writer: usize) -> Result<()>;
-    /// How many different writers have left a mark.
-    fn count(&self, ddl: &DdlId, attempt: u64) -> Result<usize>;
+    /// `instance` is the index of the operator instance. Leaving a mark twice is leaving it once.
+    fn leave(&self, ddl: &DdlId, attempt: u64, stage: MarkStage, instance: usize) -> Result<()>;
+    /// How many different instances have left a mark of this stage.
+    fn count(&self, ddl: &DdlId, attempt: u64, stage: MarkStage) -> Result<usize>;
     /// The DDL has run: its marks are no longer needed.
     fn clear(&self, ddl: &DdlId);
 }

@@ -20,7 +20,8 @@ pub mod table;
 
 pub use change::{ColumnPlace, SchemaChange, SchemaEvent};
 pub use context::{
-    CheckpointRequester, Clock, DdlId, JobListener, OperatorContext, PipelineId, SuccessMarks,
+    CheckpointRequester, Clock, DdlId, JobListener, MarkStage, OperatorContext, PipelineId,
+    SuccessMarks,
 };
 pub use error::{Error, ErrorKind, Result, ResultExt};
 pub use literal::Literal;

@@ -90,6 +90,8 @@ pub struct DataChange {
 pub struct Mark {
     pub table: TableId,
     pub ddl: DdlId,
+    /// On the way to the writers `None`; a writer passes it on to the committer with its own index.
+    pub writer: Option<usize>,
 }
 
 /// A writer's finished work for one table, for the committer: opaque to all but the sink that made it.
@@ -106,9 +108,12 @@ pub struct Committable {
     pub commit_ms: i64,
 }
 
-/// How far a reader has come. The source emits one to all at each barrier, and now and then between.
+/// How far a reader has come. The source emits one to all at each barrier, before each DDL, and now and then between.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Progress {
+    /// Set by the DDL handler at a barrier for a table whose rows it holds: in this epoch that table is complete only up
+    /// to this offset. `None` for all other tables.
+    pub table: Option<TableId>,
     pub split: SplitId,
     pub offset: Offset,
     /// The newest source commit that it covers, in milliseconds since the epoch.

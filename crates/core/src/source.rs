@@ -84,8 +84,9 @@ pub trait Source: Send + Sync {
 /// Reads its splits: snapshot rows and the log, in one ordered stream.
 ///
 /// Contract:
-/// - Records go `Target::Hash(hash of the table)` for data and DDL, `Target::All` for progress, in source order per table.
+/// - Records go `Target::Hash(table.stable_hash())` for data and DDL, `Target::All` for progress, in source order per table.
 /// - Before the first rows of a table a `CreateTable` (or `ResetTable`) schema event is emitted.
+/// - Directly before a schema event from the log a `Progress` is emitted whose offset is just before that DDL.
 /// - Restored from a checkpoint it emits what followed that checkpoint's barrier, under the same schema versions, though
 ///   batches may be cut elsewhere. Rows that a keyed table's snapshot had sent may come again.
 #[async_trait]
