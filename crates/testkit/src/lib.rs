@@ -1,1 +1,8 @@
 //! Real servers as child processes, fault injection, simulation and golden scenarios. For tests only.
+//!
+//! Everything here blocks: a test reads from top to bottom. A server lives in a folder of its own under the system's
+//! temporary folder, listens on a free port of 127.0.0.1, and ends with the value that stands for it, or with this
+//! process, however that ends.
+
+#[cfg(feature = "sim")]
+pub mod sim;

@@ -1,0 +1,1 @@
+//! Seeded simulation of operators, store and catalog in one thread.
