@@ -28,7 +28,7 @@ pub use literal::Literal;
 pub use metrics::{Counter, Gauge, MetricGroup};
 pub use offset::{Offset, Offsets, Position, SplitId};
 pub use operator::{Collector, Operator, Target};
-pub use plan::{OperatorFactory, Plan, Stage};
+pub use plan::{OperatorFactory, Plan, Redistribute, Stage};
 pub use record::{
     CheckpointId, Committable, DataChange, EpochCommitted, Mark, Progress, RowKind, Segment,
     StreamRecord, TableFailure, Unavailable,

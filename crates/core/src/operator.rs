@@ -65,6 +65,12 @@ pub trait Operator: Send {
     /// The state as of the barrier, after what `prepare_snapshot` emitted.
     async fn snapshot_state(&mut self, checkpoint: CheckpointId) -> Result<State>;
 
+    /// True while it holds records that arrived before the barrier and belong before it: asked right after
+    /// `snapshot_state`. An epoch at whose barrier an operator held something does not count as caught up.
+    fn holds(&self) -> bool {
+        false
+    }
+
     /// Every instance's state of this checkpoint is durable. Checkpoints complete in order; one that never completes is
     /// covered by a later one, so act on everything up to and including `checkpoint`.
     async fn checkpoint_complete(
@@ -73,7 +79,7 @@ pub trait Operator: Send {
         out: &mut Collector,
     ) -> Result<()>;
 
-    /// The input has ended for good. Emit what is left. The runtime takes a last checkpoint after this, and the operator
+    /// The input has ended. Emit what can be emitted; what still waits for a mark or a commit stays state. The runtime takes a last checkpoint after this, and the operator
     /// still gets its `prepare_snapshot`, `snapshot_state` and `checkpoint_complete`.
     async fn finish(&mut self, out: &mut Collector) -> Result<()>;
 }

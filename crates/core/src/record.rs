@@ -152,3 +152,22 @@ pub enum StreamRecord {
     Committed(EpochCommitted),
     Failure(TableFailure),
 }
+
+impl StreamRecord {
+    /// What it holds in memory, for bounding queues. Buffers that several batches share count for each of them.
+    pub fn size_bytes(&self) -> usize {
+        const OVERHEAD: usize = 256;
+        OVERHEAD
+            + match self {
+                StreamRecord::Data(change) => {
+                    change.rows.get_array_memory_size()
+                        + change.kinds.len()
+                        + change.segments.len() * size_of::<Segment>()
+                }
+                StreamRecord::Committable(committable) => committable.payload.len(),
+                StreamRecord::Schema(event) => event.changes.len() * OVERHEAD,
+                StreamRecord::Committed(epoch) => epoch.tables.len() * OVERHEAD,
+                StreamRecord::Mark(_) | StreamRecord::Progress(_) | StreamRecord::Failure(_) => 0,
+            }
+    }
+}
