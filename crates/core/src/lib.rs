@@ -7,6 +7,7 @@ pub mod change;
 pub mod codec;
 pub mod context;
 pub mod error;
+pub mod keys;
 pub mod literal;
 pub mod metrics;
 pub mod offset;
