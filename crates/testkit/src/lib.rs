@@ -4,5 +4,13 @@
 //! temporary folder, listens on a free port of 127.0.0.1, and ends with the value that stands for it, or with this
 //! process, however that ends.
 
+pub mod cache;
+pub mod mariadb;
+pub mod mysql9;
+pub mod process;
+pub mod require;
+pub mod server;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(feature = "sql")]
+pub mod sql;

@@ -1,0 +1,109 @@
+//! MariaDB, from the system's package `mariadb-server`.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::process::{find_program, tail};
+use crate::require::or_skip;
+use crate::server::{Kind, Options, Server};
+
+/// Starts a server with the defaults, or skips the running test: see [`or_skip`].
+pub fn start_or_skip() -> Option<Server> {
+    start_with_or_skip(&Options::default())
+}
+
+pub fn start_with_or_skip(options: &Options) -> Option<Server> {
+    or_skip(Kind::MariaDb.name(), find())?;
+    Some(start(options).expect("the installed MariaDB starts"))
+}
+
+/// An error when MariaDB is not installed.
+pub fn find() -> Result<()> {
+    for program in ["mariadbd", "mariadb-install-db"] {
+        find_program(program).with_context(|| {
+            format!("{program} is not installed; the package is mariadb-server")
+        })?;
+    }
+    Ok(())
+}
+
+pub fn start(options: &Options) -> Result<Server> {
+    let program = find_program("mariadbd").context("mariadbd is not installed")?;
+    let mut defaults = vec!["innodb_log_file_size=64M".to_owned()];
+    if options.tls {
+        defaults.push("ssl-ca=ca.pem\nssl-cert=server-cert.pem\nssl-key=server-key.pem".into());
+    }
+    Server::set_up(Kind::MariaDb, &program, &[], &defaults, options, |folder| {
+        install(folder)?;
+        if options.tls { make_certificates(folder) } else { Ok(()) }
+    })
+}
+
+fn install(folder: &Path) -> Result<()> {
+    let log = folder.join("install.log");
+    let program = find_program("mariadb-install-db").context("mariadb-install-db is missing")?;
+    let done = Command::new(program)
+        .arg(format!("--defaults-file={}/my.cnf", folder.display()))
+        .args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"])
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(fs::File::create(&log)?)
+        .stderr(fs::OpenOptions::new().append(true).open(&log)?)
+        .status()?;
+    if !done.success() {
+        bail!("mariadb-install-db failed: {}", tail(&log, 6));
+    }
+    Ok(())
+}
+
+/// An authority and a server certificate signed by it, for `localhost` and 127.0.0.1, valid for a few days.
+fn make_certificates(folder: &Path) -> Result<()> {
+    let data = folder.join("data");
+    fs::write(data.join("names.cnf"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n")?;
+    for arguments in [
+        "req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=lakeward-test-ca -keyout ca-key.pem -out ca.pem",
+        "req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout server-key.pem -out server.csr",
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 30 -extfile names.cnf \
+         -out server-cert.pem",
+    ] {
+        openssl(&data, arguments)?;
+    }
+    Ok(())
+}
+
+fn openssl(folder: &Path, arguments: &str) -> Result<()> {
+    let done = Command::new("openssl")
+        .args(arguments.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .context("openssl is not installed")?;
+    if !done.status.success() {
+        bail!("openssl failed: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    Ok(())
+}
+
+#[cfg(all(test, feature = "sql"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survives_kill_and_keeps_its_data() {
+        let Some(mut server) = start_with_or_skip(&Options::default().tls()) else { return };
+        let mut session = server.session(None).unwrap();
+        session.run("CREATE DATABASE d").unwrap();
+        session.run("CREATE TABLE d.t(id INT PRIMARY KEY, s VARCHAR(10))").unwrap();
+        session.run("INSERT INTO d.t VALUES(1,'é'),(2,NULL)").unwrap();
+        server.kill().unwrap();
+        server.start().unwrap();
+        let mut session = server.session(Some("d")).unwrap();
+        let rows = session.rows("SELECT * FROM t ORDER BY id").unwrap();
+        assert_eq!(rows, [vec![Some("1".into()), Some("é".into())], vec![Some("2".into()), None]]);
+        assert_eq!(session.one("SELECT @@have_ssl").unwrap().as_deref(), Some("YES"));
+        assert!(server.ca_file().exists());
+        server.restart().unwrap();
+    }
+}
