@@ -3,4 +3,5 @@
 //! `binlog` and `ddl` are pure: bytes and text in, values out. `model` is the table as the server declares it, `types` its
 //! mapping to Lakeward's types. Everything that talks to a server is beside them.
 
+pub mod ddl;
 pub mod model;

@@ -126,6 +126,9 @@ pub struct MysqlColumn {
     pub invisible: bool,
     /// MariaDB's COMPRESSED attribute: the row event holds the compressed form.
     pub compressed: bool,
+    /// Digits after the point of FLOAT(m,d) and DOUBLE(m,d), to which the server rounds values when they are stored.
+    #[serde(default)]
+    pub float_scale: Option<u8>,
     pub comment: Option<Arc<str>>,
 }
 

@@ -1,0 +1,17 @@
+//! DDL text to table shapes. Pure: statements in, values out; no server, no clock.
+//!
+//! [`read`] turns the text of a query event into [`Statement`]s. It is tolerant by design: it understands what changes a
+//! table's columns, skips what does not, and says [`Statement::Unsure`] where it cannot tell, so that the source asks the
+//! catalog instead of guessing. [`SchemaHistory`] keeps the shape of every table that matters and turns statements into
+//! schema events.
+
+mod history;
+mod statement;
+
+pub use history::{
+    Doubt, Outcome, Resnapshot, SchemaHistory, Selection, StatementPlace, StatementTime, TableVersion,
+};
+pub use statement::{
+    AlterClause, AlterTable, ColumnDefinition, CreateTable, DeclaredCharset, DeclaredDefault, DeclaredType, Flavor,
+    SqlMode, Statement, TableBody, TableDefinition, TransactionControl, XaStep, Xid,
+};
