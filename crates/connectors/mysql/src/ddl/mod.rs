@@ -9,9 +9,11 @@ mod history;
 mod statement;
 
 pub use history::{
-    Doubt, Outcome, Resnapshot, SchemaHistory, Selection, StatementPlace, StatementTime, TableVersion,
+    Doubt, Outcome, Resnapshot, SchemaHistory, Selection, StatementPlace, StatementTime,
+    TableVersion,
 };
 pub use statement::{
-    AlterClause, AlterTable, ColumnDefinition, CreateTable, DeclaredCharset, DeclaredDefault, DeclaredType, Flavor,
-    SqlMode, Statement, TableBody, TableDefinition, TransactionControl, XaStep, Xid,
+    AlterClause, AlterTable, ColumnDefinition, CreateTable, DeclaredCharset, DeclaredDefault,
+    DeclaredType, Flavor, SqlMode, Statement, TableBody, TableDefinition, TransactionControl,
+    XaStep, Xid,
 };
