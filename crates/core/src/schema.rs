@@ -86,6 +86,38 @@ impl DataType {
     }
 }
 
+impl DataType {
+    /// True where every value of this type is, unchanged, a value of `to`.
+    pub fn widens_to(&self, to: &DataType) -> bool {
+        use DataType::*;
+        let integer = |t: &DataType| match t {
+            TinyInt => Some(1),
+            SmallInt => Some(2),
+            Int => Some(4),
+            BigInt => Some(8),
+            _ => None,
+        };
+        match (self, to) {
+            (a, b) if a == b => true,
+            (a, b) if integer(a).is_some() && integer(b).is_some() => integer(a) <= integer(b),
+            (Float, Double) => true,
+            (Decimal { precision: p, scale: s }, Decimal { precision: q, scale: t }) => {
+                s == t && p <= q
+            }
+            (Char { length: m }, Char { length: n } | Varchar { length: n })
+            | (Varchar { length: m }, Varchar { length: n })
+            | (Binary { length: m }, Varbinary { length: n })
+            | (Varbinary { length: m }, Varbinary { length: n }) => m <= n,
+            (Char { .. } | Varchar { .. } | Json, String) => true,
+            (Binary { .. } | Varbinary { .. }, Bytes) => true,
+            (Time { precision: p }, Time { precision: q })
+            | (Timestamp { precision: p }, Timestamp { precision: q })
+            | (TimestampLtz { precision: p }, TimestampLtz { precision: q }) => p <= q,
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for DataType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

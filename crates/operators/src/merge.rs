@@ -1,0 +1,262 @@
+//! Several source tables in one sink table: their columns united, their rows told apart.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lakeward_core::{
+    Column, ColumnPlace, DataChange, DataType, DdlId, Error, Literal, Position, Result,
+    SchemaChange, SchemaEvent, TableId, TableSchema, Unavailable,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::projection::Projection;
+use crate::route::ShardKey;
+
+/// The column that [`ShardKey::SourceTable`] adds: `namespace.table` of the row's source.
+pub const SOURCE_TABLE_COLUMN: &str = "__source_table";
+
+/// One sink table and the source tables that feed it. A merged table only grows: a column that one source drops or
+/// renames stays for the others.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct MergedTable {
+    pub(crate) target: TableId,
+    sources: BTreeMap<String, Arc<TableSchema>>,
+    /// The united columns; `None` while the only source's own schema is used as it is.
+    merged: Option<Arc<TableSchema>>,
+    version: u32,
+    last_ddl: Position,
+    ddl_at_position: u64,
+}
+
+impl MergedTable {
+    pub(crate) fn new(target: TableId) -> Self {
+        Self {
+            target,
+            sources: BTreeMap::new(),
+            merged: None,
+            version: 0,
+            last_ddl: Position::default(),
+            ddl_at_position: 0,
+        }
+    }
+
+    /// The event as the sink table is to see it.
+    ///
+    /// # Errors
+    /// `Config` when a second table joins without a shard key; `SchemaIncompatible` when columns or keys do not go
+    /// together, or one source is truncated, which the rows of the others must not suffer for.
+    pub(crate) fn schema(
+        &mut self,
+        event: SchemaEvent,
+        shard_key: ShardKey,
+    ) -> Result<Option<SchemaEvent>> {
+        let source = event.table.to_string();
+        let alone = self.sources.keys().all(|s| *s == source);
+        if alone && self.merged.is_none() && shard_key != ShardKey::SourceTable {
+            match &event.after {
+                Some(after) => {
+                    self.version = after.version;
+                    self.sources.insert(source, after.clone());
+                }
+                None => {
+                    self.sources.remove(&source);
+                }
+            }
+            return Ok(Some(self.renamed(event)));
+        }
+        if shard_key == ShardKey::Unspecified {
+            return Err(Error::config(format!(
+                "several source tables are routed into one table, where rows of equal key would overwrite each other; set \
+                 `shard-key: source-table` on the route to tell them apart by a column {SOURCE_TABLE_COLUMN}, or \
+                 `shard-key: none` if keys are unique across the tables"
+            ))
+            .with("sink table", &self.target)
+            .with("source table", &event.table));
+        }
+        self.merge(event, source, shard_key)
+    }
+
+    fn merge(
+        &mut self,
+        event: SchemaEvent,
+        source: String,
+        shard_key: ShardKey,
+    ) -> Result<Option<SchemaEvent>> {
+        if event.changes.iter().any(|c| matches!(c, SchemaChange::TruncateTable)) {
+            return Err(Error::schema_incompatible(
+                "a source table that shares its sink table with others was truncated, which cannot be repeated for its \
+                 rows alone; resnapshot the sink table",
+            )
+            .with("source table", &event.table)
+            .with("sink table", &self.target));
+        }
+        let before = self.merged.clone().or_else(|| self.sources.values().next().cloned());
+        match &event.after {
+            Some(after) => {
+                self.sources.insert(source, after.clone());
+            }
+            None => {
+                self.sources.remove(&source);
+                return Ok(None);
+            }
+        }
+        let mut united = before.as_deref().cloned();
+        for schema in self.sources.values() {
+            united = Some(match united {
+                None => start(schema, shard_key),
+                Some(united) => unite(united, schema, shard_key).map_err(|e| {
+                    e.with("source table", &event.table).with("sink table", &self.target)
+                })?,
+            });
+        }
+        let mut after = united.ok_or_else(|| Error::bug("a merged table without sources"))?;
+        let changes = match &before {
+            None => vec![SchemaChange::CreateTable],
+            Some(before) => difference(before, &after, &event),
+        };
+        if before.is_some() && changes.is_empty() {
+            let before = before.expect("checked");
+            self.merged = Some(before);
+            return Ok(None);
+        }
+        if before.is_some() {
+            self.version += 1;
+        }
+        after.version = self.version;
+        let after = Arc::new(after);
+        self.merged = Some(after.clone());
+        let event = SchemaEvent { changes, before, after: Some(after), ..event };
+        Ok(Some(self.renamed(event)))
+    }
+
+    /// Under the sink table's name. Events of several sources at one position get ids of their own.
+    fn renamed(&mut self, event: SchemaEvent) -> SchemaEvent {
+        if event.position == self.last_ddl {
+            self.ddl_at_position += 1;
+        } else {
+            (self.last_ddl, self.ddl_at_position) = (event.position, 0);
+        }
+        let position = Position {
+            lo: event.position.lo.saturating_add(self.ddl_at_position),
+            ..event.position
+        };
+        let id = DdlId { table: self.target.clone(), position };
+        SchemaEvent { table: self.target.clone(), id, ..event }
+    }
+
+    /// Rows of one source in the sink table's columns.
+    pub(crate) fn data(&self, change: DataChange) -> Result<DataChange> {
+        let Some(merged) = &self.merged else {
+            return Ok(DataChange { table: self.target.clone(), ..change });
+        };
+        let source_table = change.table.to_string();
+        let from = merged
+            .columns
+            .iter()
+            .map(|c| change.schema.index_of(&c.name).map(|_| c.name.clone()))
+            .collect();
+        let mut change = Projection::new(merged.clone(), from).apply(change)?;
+        if let Some(i) = merged.index_of(SOURCE_TABLE_COLUMN) {
+            let name = Literal::String(source_table.into());
+            let mut columns = change.rows.columns().to_vec();
+            columns[i] = name.to_array(&DataType::String, change.rows.num_rows())?;
+            change.rows = arrow_array::RecordBatch::try_new(change.rows.schema(), columns)
+                .map_err(|e| {
+                    Error::bug("could not add the source table's name to its rows").with_source(e)
+                })?;
+            if let Some(Unavailable(cells)) = &mut change.unavailable {
+                cells[i] = None;
+            }
+        }
+        Ok(DataChange { table: self.target.clone(), ..change })
+    }
+}
+
+fn start(schema: &TableSchema, shard_key: ShardKey) -> TableSchema {
+    let mut start = schema.clone();
+    if shard_key == ShardKey::SourceTable {
+        start.columns.insert(0, Column::new(SOURCE_TABLE_COLUMN, DataType::String, false));
+        if !start.primary_key.is_empty() {
+            start.primary_key.insert(0, SOURCE_TABLE_COLUMN.into());
+        }
+    }
+    start
+}
+
+fn unite(
+    mut united: TableSchema,
+    schema: &TableSchema,
+    shard_key: ShardKey,
+) -> Result<TableSchema> {
+    let with_key = start(schema, shard_key);
+    if with_key.primary_key != united.primary_key {
+        return Err(Error::schema_incompatible(
+            "source tables with different primary keys cannot be merged into one table; route them apart",
+        ));
+    }
+    for column in &mut united.columns {
+        column.nullable |= with_key.index_of(&column.name).is_none();
+    }
+    for column in &with_key.columns {
+        let Some(i) = united.index_of(&column.name) else {
+            united.columns.push(Column { nullable: true, ..column.clone() });
+            continue;
+        };
+        let present = &mut united.columns[i];
+        present.nullable |= column.nullable;
+        if present.data_type.widens_to(&column.data_type) {
+            present.data_type = column.data_type;
+        } else if !column.data_type.widens_to(&present.data_type) {
+            return Err(Error::schema_incompatible(
+                "source tables that are merged into one table have a column of types that no one type holds; route them apart",
+            )
+            .with("column", &column.name)
+            .with("types", format!("{} and {}", present.data_type, column.data_type)));
+        }
+    }
+    Ok(united)
+}
+
+/// The changes from one union to the next, which only grows.
+fn difference(before: &TableSchema, after: &TableSchema, event: &SchemaEvent) -> Vec<SchemaChange> {
+    let mut changes = Vec::new();
+    for column in &after.columns {
+        let Some(i) = before.index_of(&column.name) else {
+            let existing_rows = event.changes.iter().find_map(|c| match c {
+                SchemaChange::AddColumn { column: added, existing_rows, .. }
+                    if added.name == column.name =>
+                {
+                    Some(existing_rows.clone())
+                }
+                _ => None,
+            });
+            // Only the rows of this one source hold its default; the others' hold nothing.
+            let existing_rows =
+                existing_rows.filter(|_| event_is_whole(event)).unwrap_or(Literal::Null);
+            changes.push(SchemaChange::AddColumn {
+                column: column.clone(),
+                place: ColumnPlace::Last,
+                existing_rows,
+            });
+            continue;
+        };
+        let old = &before.columns[i];
+        let name = column.name.clone();
+        if old.data_type != column.data_type {
+            let (from, to) = (old.data_type, column.data_type);
+            changes.push(SchemaChange::AlterColumnType { name: name.clone(), from, to });
+        }
+        if old.nullable != column.nullable {
+            changes.push(SchemaChange::AlterColumnNullable { name, nullable: column.nullable });
+        }
+    }
+    if before.primary_key != after.primary_key {
+        changes.push(SchemaChange::SetPrimaryKey { columns: after.primary_key.clone() });
+    }
+    changes
+}
+
+/// An ALTER of a source, as against its first appearance beside others.
+fn event_is_whole(event: &SchemaEvent) -> bool {
+    event.before.is_some()
+}
