@@ -5,12 +5,16 @@
 //! process, however that ends.
 
 pub mod cache;
+pub mod lake;
+pub mod lakeward;
 pub mod mariadb;
 pub mod mysql9;
 pub mod process;
+pub mod proxy;
 pub mod require;
 pub mod server;
 #[cfg(feature = "sim")]
 pub mod sim;
 #[cfg(feature = "sql")]
 pub mod sql;
+pub mod venv;

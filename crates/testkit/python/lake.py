@@ -1,0 +1,176 @@
+"""Reads Iceberg tables with engines that are not ours. One JSON request per line in, one JSON answer per line out.
+
+    {"op": "tables", "catalog": FILE}                          the tables of a SQL catalog in an SQLite file
+    {"op": "rows", "metadata": FILE, "reader": R, "out": FILE} rows as lines {"r": [text or null, ...]}; R: duckdb, pyiceberg
+    {"op": "rewrite", "catalog": FILE, "warehouse": URI, "table": "ns.name"}   a foreign writer replaces all data files
+    {"op": "append", ..., "rows": {column: [values]}}          a foreign writer appends
+    {"op": "expire", ..., "keep": N}                           a foreign writer expires all but the newest N snapshots
+
+Values are texts in one form for both readers: integers and decimals in digits, floats in the shortest digits that come
+back, dates as days and timestamps as microseconds since 1970, bytes in upper-case hex.
+"""
+import glob
+import json
+import os
+import re
+import site
+import sqlite3
+import sys
+import time
+from urllib.parse import unquote
+
+import duckdb
+
+
+def local(location):
+    path = location.removeprefix("file://").removeprefix("file:")
+    return path if os.path.exists(path) else unquote(path)
+
+
+def connect():
+    con = duckdb.connect()
+    for name in ("avro", "iceberg"):
+        pattern = f"duckdb_extension_{name}/extensions/v{duckdb.__version__}/{name}.duckdb_extension"
+        path = next(p for f in site.getsitepackages() for p in glob.glob(os.path.join(f, pattern)))
+        con.execute(f"LOAD '{path}'")
+    con.execute("SET threads=1; SET TimeZone='UTC'; SET preserve_insertion_order=false")
+    return con
+
+
+CON = connect()
+
+
+def tables(catalog):
+    if not os.path.exists(catalog):
+        return {"tables": []}
+    con = sqlite3.connect(f"file:{catalog}?mode=ro", uri=True, timeout=30)
+    try:
+        found = con.execute("SELECT table_namespace, table_name, metadata_location FROM iceberg_tables "
+                            "WHERE metadata_location IS NOT NULL ORDER BY 1, 2").fetchall()
+    except sqlite3.OperationalError as problem:
+        if "no such table" in str(problem):
+            return {"tables": []}
+        raise
+    finally:
+        con.close()
+    return {"tables": [{"namespace": ns, "name": name, **table(where)} for ns, name, where in found]}
+
+
+def table(location):
+    with open(local(location), encoding="utf-8") as f:
+        m = json.load(f)
+    schemas = {s["schema-id"]: s for s in m["schemas"]}
+    now = schemas[m["current-schema-id"]]
+    names = {f["id"]: f["name"] for f in now["fields"]}
+    spec = next(s for s in m["partition-specs"] if s["spec-id"] == m["default-spec-id"])
+    return {
+        "metadata": location,
+        "columns": [column(f) for f in now["fields"]],
+        "first_columns": [column(f) for f in schemas[min(schemas)]["fields"]],
+        "identifier": [names[i] for i in now.get("identifier-field-ids") or ()],
+        "partition": [names.get(p["source-id"], "?") for p in spec["fields"] if p["transform"] != "void"],
+        "properties": m.get("properties", {}),
+        "snapshot": None if m.get("current-snapshot-id") in (None, -1) else m["current-snapshot-id"],
+        "summaries": [s.get("summary", {}) for s in m.get("snapshots", ())],
+    }
+
+
+def column(field):
+    kind = field["type"] if isinstance(field["type"], str) else field["type"]["type"]
+    return {"id": field["id"], "name": field["name"], "type": re.sub(r",\s*", ",", kind), "required": field["required"]}
+
+
+def text(name, kind):
+    if kind.startswith("TIMESTAMP"):
+        return f"epoch_us({name})::VARCHAR"
+    if kind == "DATE":
+        return f"({name} - DATE '1970-01-01')::VARCHAR"
+    if kind == "TIME":
+        return f"epoch_us({name})::VARCHAR"
+    if kind == "BLOB":
+        return f"hex({name})"
+    return f"{name}::VARCHAR"
+
+
+def rows(metadata, reader, out):
+    if table(metadata)["snapshot"] is None:
+        open(out, "w", encoding="utf-8").close()
+        return {"rows": 0}
+    con = CON.cursor()
+    if reader == "duckdb":
+        source = "iceberg_scan('%s')" % metadata.replace("'", "''")
+    else:
+        from pyiceberg.table import StaticTable
+        arrow = StaticTable.from_metadata(metadata).scan().to_arrow()
+        arrow = arrow.rename_columns([f"c{i}" for i in range(arrow.num_columns)])
+        con.register("arrow_rows", arrow)
+        source = "arrow_rows"
+    kinds = [str(r[1]) for r in con.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()]
+    names = [f"c{i}" for i in range(len(kinds))]
+    values = ", ".join(text(n, k) for n, k in zip(names, kinds))
+    where = out.replace("'", "''")
+    con.execute(f"COPY (SELECT [{values}] AS r FROM {source} AS t({', '.join(names)})) TO '{where}' (FORMAT json)")
+    counted = con.execute(f"SELECT count(*) FROM {source}").fetchone()[0]
+    con.close()
+    return {"rows": counted, "columns": len(names)}
+
+
+def open_table(catalog, warehouse, name):
+    from pyiceberg.catalog.sql import SqlCatalog
+    found = SqlCatalog("lake", uri=f"sqlite:///{catalog}", warehouse=warehouse)
+    with sqlite3.connect(f"file:{catalog}?mode=ro", uri=True) as con:
+        owner = con.execute("SELECT catalog_name FROM iceberg_tables LIMIT 1").fetchone()
+    if owner and owner[0] != "lake":
+        found = SqlCatalog(owner[0], uri=f"sqlite:///{catalog}", warehouse=warehouse)
+    return found.load_table(tuple(name.rsplit(".", 1)))
+
+
+def again(action):
+    """A foreign writer that loses a race tries again, as Spark and Flink do."""
+    from pyiceberg.exceptions import CommitFailedException
+    for attempt in range(50):
+        try:
+            return action()
+        except CommitFailedException:
+            time.sleep(0.02 * (attempt % 5))
+    raise RuntimeError("the foreign writer lost 50 races")
+
+
+def rewrite(**where):
+    def action():
+        t = open_table(where["catalog"], where["warehouse"], where["table"])
+        t.overwrite(t.scan().to_arrow().cast(t.schema().as_arrow()))
+        return {"snapshot": t.current_snapshot().snapshot_id}
+    return again(action)
+
+
+def append(**where):
+    import pyarrow as pa
+
+    def action():
+        t = open_table(where["catalog"], where["warehouse"], where["table"])
+        t.append(pa.table(where["rows"], schema=t.schema().as_arrow()))
+        return {"snapshot": t.current_snapshot().snapshot_id}
+    return again(action)
+
+
+def expire(**where):
+    def action():
+        t = open_table(where["catalog"], where["warehouse"], where["table"])
+        ids = [s.snapshot_id for s in sorted(t.metadata.snapshots, key=lambda s: s.sequence_number)]
+        old = ids[:-where["keep"]]
+        if old:
+            t.maintenance.expire_snapshots().by_ids(old).commit()
+        return {"expired": len(old)}
+    return again(action)
+
+
+OPERATIONS = {"tables": tables, "rows": rows, "rewrite": rewrite, "append": append, "expire": expire}
+
+for line in sys.stdin:
+    request = json.loads(line)
+    try:
+        answer = OPERATIONS[request.pop("op")](**request)
+    except Exception as problem:
+        answer = {"error": f"{type(problem).__name__}: {problem}"}
+    print(json.dumps(answer, ensure_ascii=False), flush=True)
