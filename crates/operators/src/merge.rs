@@ -114,12 +114,11 @@ impl MergedTable {
             None => vec![SchemaChange::CreateTable],
             Some(before) => difference(before, &after, &event),
         };
-        if before.is_some() && changes.is_empty() {
-            let before = before.expect("checked");
-            self.merged = Some(before);
-            return Ok(None);
-        }
-        if before.is_some() {
+        if let Some(before) = &before {
+            if changes.is_empty() {
+                self.merged = Some(before.clone());
+                return Ok(None);
+            }
             self.version += 1;
         }
         after.version = self.version;
@@ -259,4 +258,107 @@ fn difference(before: &TableSchema, after: &TableSchema, event: &SchemaEvent) ->
 /// An ALTER of a source, as against its first appearance beside others.
 fn event_is_whole(event: &SchemaEvent) -> bool {
     event.before.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::{ArrayRef, Int32Array, RecordBatch};
+    use lakeward_core::{RowKind, Segment};
+
+    fn table(version: u32, columns: &[(&str, DataType)]) -> Arc<TableSchema> {
+        let columns = columns.iter().map(|(n, t)| Column::new(*n, *t, false)).collect();
+        Arc::new(TableSchema::new(version, columns, vec!["id".into()]))
+    }
+
+    fn event(
+        name: &str,
+        at: u64,
+        changes: Vec<SchemaChange>,
+        before: Option<&Arc<TableSchema>>,
+        after: Option<&Arc<TableSchema>>,
+    ) -> SchemaEvent {
+        let table = TableId::new("m", name);
+        let position = Position { hi: 1, lo: at };
+        let id = DdlId { table: table.clone(), position };
+        SchemaEvent {
+            table,
+            id,
+            changes,
+            before: before.cloned(),
+            after: after.cloned(),
+            position,
+            commit_ms: 0,
+        }
+    }
+
+    fn create(name: &str, schema: &Arc<TableSchema>) -> SchemaEvent {
+        event(name, 4, vec![SchemaChange::CreateTable], None, Some(schema))
+    }
+
+    #[test]
+    fn one_source_passes_through_and_a_second_needs_a_shard_key() {
+        let a = table(0, &[("id", DataType::Int)]);
+        let mut merged = MergedTable::new(TableId::new("m", "s"));
+        let passed = merged.schema(create("s_0", &a), ShardKey::Unspecified).unwrap().unwrap();
+        assert_eq!((passed.table.to_string().as_str(), &passed.after), ("m.s", &Some(a.clone())));
+        let refused = merged.schema(create("s_1", &a), ShardKey::Unspecified).unwrap_err();
+        assert!(refused.to_string().contains("shard-key"), "{refused}");
+    }
+
+    #[test]
+    fn columns_unite_and_ids_differ_at_one_position() {
+        let a = table(0, &[("id", DataType::Int), ("v", DataType::Int)]);
+        let b = table(0, &[("id", DataType::BigInt), ("w", DataType::String)]);
+        let mut merged = MergedTable::new(TableId::new("m", "s"));
+        let first = merged.schema(create("s_0", &a), ShardKey::None).unwrap().unwrap();
+        let second = merged.schema(create("s_1", &b), ShardKey::None).unwrap().unwrap();
+        assert_ne!(first.id, second.id);
+        let after = second.after.unwrap();
+        let names: Vec<_> =
+            after.columns.iter().map(|c| (&*c.name, c.data_type, c.nullable)).collect();
+        assert_eq!(
+            names,
+            [
+                ("id", DataType::BigInt, false),
+                ("v", DataType::Int, true),
+                ("w", DataType::String, true)
+            ]
+        );
+        assert!(after.version > first.after.unwrap().version);
+        // The same columns again change nothing.
+        assert_eq!(merged.schema(create("s_2", &b), ShardKey::None).unwrap(), None);
+        // A column that one source drops stays.
+        let a2 = table(1, &[("id", DataType::Int)]);
+        let dropped = vec![SchemaChange::DropColumn { name: "v".into() }];
+        assert_eq!(
+            merged.schema(event("s_0", 9, dropped, Some(&a), Some(&a2)), ShardKey::None).unwrap(),
+            None
+        );
+        let truncate = event("s_0", 10, vec![SchemaChange::TruncateTable], Some(&a2), Some(&a2));
+        assert!(merged.schema(truncate, ShardKey::None).is_err());
+    }
+
+    #[test]
+    fn the_source_table_becomes_part_of_the_key() {
+        let a = table(0, &[("id", DataType::Int)]);
+        let mut merged = MergedTable::new(TableId::new("m", "s"));
+        let event = merged.schema(create("s_0", &a), ShardKey::SourceTable).unwrap().unwrap();
+        let after = event.after.unwrap();
+        assert_eq!(after.primary_key, [SOURCE_TABLE_COLUMN.into(), "id".into()] as [Arc<str>; 2]);
+        let ids: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
+        let change = DataChange {
+            table: TableId::new("m", "s_0"),
+            rows: RecordBatch::try_new(a.arrow_schema(), vec![ids]).unwrap(),
+            schema: a,
+            kinds: vec![RowKind::Insert; 2],
+            unavailable: None,
+            segments: vec![Segment { end: 2, position: Position::default(), commit_ms: 0 }],
+            snapshot: false,
+        };
+        let change = merged.data(change).unwrap();
+        assert_eq!(change.table, TableId::new("m", "s"));
+        assert_eq!(change.rows.column(0).as_string::<i32>().value(1), "m.s_0");
+    }
 }

@@ -371,3 +371,126 @@ impl Rewriting {
         Decision { event, sink: Some(Projection::new(schema, self.from)) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lakeward_core::{ColumnPlace, DataType, DdlId, Position, TableId};
+
+    fn schema(version: u32, columns: &[(&str, DataType)]) -> Arc<TableSchema> {
+        let columns = columns.iter().map(|(n, t)| Column::new(*n, *t, false)).collect();
+        Arc::new(TableSchema::new(version, columns, vec!["id".into()]))
+    }
+
+    fn event(
+        changes: Vec<SchemaChange>,
+        before: &Arc<TableSchema>,
+        after: Option<&Arc<TableSchema>>,
+    ) -> SchemaEvent {
+        let table = TableId::new("d", "t");
+        let position = Position { hi: 1, lo: 1 };
+        SchemaEvent {
+            id: DdlId { table: table.clone(), position },
+            table,
+            changes,
+            before: Some(before.clone()),
+            after: after.cloned(),
+            position,
+            commit_ms: 0,
+        }
+    }
+
+    fn decide(behavior: SchemaChangeBehavior, event: &SchemaEvent, sink: &Projection) -> Decision {
+        SchemaPolicy { behavior, ..SchemaPolicy::default() }.decide(event, Some(sink)).unwrap()
+    }
+
+    fn names(p: &Projection) -> Vec<&str> {
+        p.schema().columns.iter().map(|c| &*c.name).collect()
+    }
+
+    const INT: DataType = DataType::Int;
+
+    #[test]
+    fn evolve_follows_and_exception_refuses() {
+        let before = schema(0, &[("id", INT), ("a", INT)]);
+        let after = schema(1, &[("id", INT)]);
+        let drop =
+            event(vec![SchemaChange::DropColumn { name: "a".into() }], &before, Some(&after));
+        let sink = Projection::identity(before.clone());
+        let decision = decide(SchemaChangeBehavior::Evolve, &drop, &sink);
+        assert_eq!(decision.event, Some(drop.clone()));
+        assert_eq!(decision.sink, Some(Projection::identity(after)));
+        let exception =
+            SchemaPolicy { behavior: SchemaChangeBehavior::Exception, ..SchemaPolicy::default() };
+        assert_eq!(
+            exception.decide(&drop, Some(&sink)).unwrap_err().kind(),
+            lakeward_core::ErrorKind::SchemaIncompatible
+        );
+    }
+
+    #[test]
+    fn lenient_keeps_dropped_columns_and_sets_changed_types_beside() {
+        let before = schema(0, &[("id", INT), ("a", INT), ("b", DataType::String)]);
+        let after = schema(1, &[("id", INT), ("b", INT)]);
+        let changes = vec![
+            SchemaChange::DropColumn { name: "a".into() },
+            SchemaChange::AlterColumnType { name: "b".into(), from: DataType::String, to: INT },
+        ];
+        let sink = Projection::identity(before.clone());
+        let decision =
+            decide(SchemaChangeBehavior::Lenient, &event(changes, &before, Some(&after)), &sink);
+        let sink = decision.sink.unwrap();
+        assert_eq!(names(&sink), ["id", "a", "b_v0", "b"]);
+        assert_eq!(
+            sink.sources(),
+            [Some("id".into()), None, None, Some("b".into())] as [Option<Arc<str>>; 4]
+        );
+        assert_eq!(sink.schema().columns[3].data_type, INT);
+        for swallowed in [SchemaChange::TruncateTable, SchemaChange::DropTable] {
+            let after = (swallowed == SchemaChange::TruncateTable).then_some(&after);
+            assert_eq!(
+                decide(
+                    SchemaChangeBehavior::Lenient,
+                    &event(vec![swallowed], &before, after),
+                    &sink
+                )
+                .event,
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn ignore_follows_renames_under_the_old_name() {
+        let before = schema(0, &[("id", INT), ("a", INT)]);
+        let after = schema(1, &[("id", INT), ("z", INT), ("n", INT)]);
+        let column = after.columns[2].clone();
+        let changes = vec![
+            SchemaChange::RenameColumn { from: "a".into(), to: "z".into() },
+            SchemaChange::AddColumn {
+                column,
+                place: ColumnPlace::Last,
+                existing_rows: Literal::Null,
+            },
+        ];
+        let sink = Projection::identity(before.clone());
+        let decision =
+            decide(SchemaChangeBehavior::Ignore, &event(changes, &before, Some(&after)), &sink);
+        assert_eq!(decision.event, None);
+        let sink = decision.sink.unwrap();
+        assert_eq!(names(&sink), ["id", "a"]);
+        assert_eq!(sink.sources()[1], Some("z".into()));
+    }
+
+    #[test]
+    fn excluded_kinds_are_matched_by_part() {
+        let policy = SchemaPolicy { exclude: vec!["drop".into()], ..SchemaPolicy::default() };
+        assert!(!policy.passes(&SchemaChange::DropTable));
+        assert!(!policy.passes(&SchemaChange::DropColumn { name: "a".into() }));
+        assert!(policy.passes(&SchemaChange::TruncateTable));
+        let policy = SchemaPolicy { include: vec!["column".into()], ..SchemaPolicy::default() };
+        assert!(policy.passes(&SchemaChange::DropColumn { name: "a".into() }));
+        assert!(policy.passes(&SchemaChange::CreateTable));
+        assert!(!policy.passes(&SchemaChange::TruncateTable));
+    }
+}
