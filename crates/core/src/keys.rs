@@ -10,29 +10,20 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType as ArrowType, TimeUnit};
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result, TableId};
 
-/// Where the records of a table go: `hash % parallelism`.
-pub fn table_hash(table: &TableId) -> u64 {
-    let mut hasher = Xxh3::new();
-    hasher.update(table.namespace.as_bytes());
-    hasher.update(&[0xff]);
-    hasher.update(table.name.as_bytes());
-    hasher.digest()
-}
-
 /// Where each row of a table goes: `hash % parallelism`, by the values of its key columns in any order.
 ///
-/// Rows of a table without key columns all have [`table_hash`]: equal rows must meet in one instance, and what makes two
+/// Rows of a table without key columns all go where [`TableId::stable_hash`] says: equal rows must meet in one instance, and what makes two
 /// rows equal changes with every added or dropped column.
 ///
 /// # Errors
 /// `Bug` for a column whose Arrow layout no [`crate::DataType`] has.
 pub fn row_hashes(table: &TableId, rows: &RecordBatch, key_columns: &[usize]) -> Result<Vec<u64>> {
     if key_columns.is_empty() {
-        return Ok(vec![table_hash(table); rows.num_rows()]);
+        return Ok(vec![table.stable_hash(); rows.num_rows()]);
     }
     let mut hashes = vec![0u64; rows.num_rows()];
     for (place, &column) in key_columns.iter().enumerate() {
@@ -222,7 +213,6 @@ mod tests {
         let rows = RecordBatch::try_new(Arc::new(schema), vec![column]).expect("a batch");
         let table = TableId::new("d", "t");
         let all = row_hashes(&table, &rows, &[]).expect("hashes");
-        assert_eq!(all, vec![table_hash(&table); 3]);
-        assert_ne!(table_hash(&TableId::new("dt", "")), table_hash(&TableId::new("d", "t")));
+        assert_eq!(all, vec![table.stable_hash(); 3]);
     }
 }
