@@ -5,13 +5,31 @@
 //! catalog instead of guessing. [`SchemaHistory`] keeps the shape of every table that matters and turns statements into
 //! schema events.
 
+mod alter;
+mod apply;
+mod charsets;
+mod column;
+mod column_type;
+mod conversion;
+mod create;
+mod cursor;
+mod diff;
 mod history;
+mod literal;
+mod reader;
+mod rename;
+mod shape;
 mod statement;
+mod tokens;
+mod transaction;
 
+pub use charsets::{max_bytes_per_char, of_collation as charset_of_collation};
+pub use diff::table_schema;
 pub use history::{
     Doubt, Outcome, Resnapshot, SchemaHistory, Selection, StatementPlace, StatementTime,
     TableVersion,
 };
+pub use reader::{read, read_column_type, read_table};
 pub use statement::{
     AlterClause, AlterTable, ColumnDefinition, CreateTable, DeclaredCharset, DeclaredDefault,
     DeclaredType, Flavor, SqlMode, Statement, TableBody, TableDefinition, TransactionControl,

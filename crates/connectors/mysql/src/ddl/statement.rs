@@ -197,7 +197,7 @@ pub enum AlterClause {
         to: Arc<str>,
         if_exists: bool,
     },
-    /// `MysqlDefault::None` for DROP DEFAULT.
+    /// `MysqlDefault::None` inside is DROP DEFAULT.
     SetDefault {
         name: Arc<str>,
         default: DeclaredDefault,
@@ -246,6 +246,8 @@ pub struct ColumnDefinition {
     pub auto_increment: bool,
     pub generated: bool,
     pub virtual_column: bool,
+    /// MariaDB's GENERATED ALWAYS AS ROW START or ROW END.
+    pub row_period: bool,
     pub invisible: bool,
     pub compressed: bool,
     pub primary_key: bool,
