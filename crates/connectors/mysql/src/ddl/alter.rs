@@ -20,6 +20,7 @@ pub fn alter_table(
     while !c.is_end() {
         if let Some(changed) = rows_changed(&alter.name, c)? {
             rows = Some(changed);
+            c.skip_all();
         } else {
             clause(c, mode, &mut alter.clauses)?;
         }
@@ -113,10 +114,12 @@ fn clause(c: &mut Cursor<'_, '_>, mode: &SqlMode, out: &mut Vec<AlterClause>) ->
 }
 
 fn add(c: &mut Cursor<'_, '_>, mode: &SqlMode, out: &mut Vec<AlterClause>) -> Parsed<()> {
-    if c.is_word("PARTITION") || c.take_words(&["SYSTEM", "VERSIONING"]) {
-        if !c.is_word("PARTITION") {
-            out.push(AlterClause::SystemVersioning { add: true });
-        }
+    if c.is_word("PARTITION") {
+        c.skip_all();
+        return Ok(());
+    }
+    if c.take_words(&["SYSTEM", "VERSIONING"]) {
+        out.push(AlterClause::SystemVersioning { add: true });
         return Ok(());
     }
     match key_element(c)? {
@@ -311,8 +314,8 @@ fn options(c: &mut Cursor<'_, '_>, out: &mut Vec<AlterClause>) -> Parsed<()> {
                 order_by(c);
                 break;
             }
-            // What follows describes partitions, not the table.
-            "PARTITION" => c.skip_element(),
+            // What follows, commas and all, is about partitions, not the table.
+            "PARTITION" => c.skip_all(),
             _ => {
                 c.skip();
                 if c.take_symbol('=') {

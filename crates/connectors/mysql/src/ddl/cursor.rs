@@ -166,6 +166,10 @@ impl<'t, 'a> Cursor<'t, 'a> {
         }
     }
 
+    pub fn skip_all(&mut self) {
+        self.at = self.tokens.len();
+    }
+
     /// The numbers of `(n)` or `(m, d)`, where there is a parenthesis.
     pub fn numbers(&mut self) -> Parsed<Vec<u64>> {
         let mut numbers = Vec::new();
