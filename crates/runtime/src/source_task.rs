@@ -1,0 +1,137 @@
+//! The task of one source reader: puts barriers between source transactions.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use lakeward_core::{CheckpointId, Collector, Offsets, Result, SourceReader, StreamRecord};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::Timer;
+use crate::checkpoint::Trigger;
+use crate::status::{JobState, StatusCell};
+use crate::task::{Ack, InstanceId, Outputs};
+use crate::time::timeout;
+
+/// How many readers still read tables.
+pub(crate) struct Snapshotting(AtomicUsize);
+
+impl Snapshotting {
+    pub(crate) fn new(readers: usize) -> Arc<Self> {
+        Arc::new(Self(AtomicUsize::new(readers)))
+    }
+
+    fn changed(&self, streaming: bool, status: &StatusCell) {
+        if streaming {
+            if self.0.fetch_sub(1, Ordering::Relaxed) == 1 {
+                status.running(JobState::Streaming);
+            }
+        } else {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            status.running(JobState::Snapshotting);
+        }
+    }
+}
+
+pub(crate) struct SourceTask {
+    pub(crate) instance: InstanceId,
+    pub(crate) reader: Box<dyn SourceReader>,
+    pub(crate) outputs: Outputs,
+    pub(crate) trigger: watch::Receiver<Trigger>,
+    pub(crate) committed: watch::Receiver<u64>,
+    pub(crate) acks: mpsc::Sender<Ack>,
+    pub(crate) status: Arc<StatusCell>,
+    pub(crate) snapshotting: Arc<Snapshotting>,
+    pub(crate) cancel: CancellationToken,
+    pub(crate) timer: Arc<dyn Timer>,
+    pub(crate) close_timeout: Duration,
+}
+
+impl SourceTask {
+    /// Runs until its last checkpoint is committed, or it fails or is cancelled; closes the reader in any case.
+    pub(crate) async fn run(mut self) -> Result<()> {
+        let cancel = self.cancel.clone();
+        let result = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Ok(()),
+            result = self.calls() => result,
+        };
+        let closed = timeout(&*self.timer, self.close_timeout, self.reader.close());
+        if closed.await.is_none() {
+            tracing::warn!(reader = %self.instance, "the source did not close in time");
+        }
+        result.map_err(|e| e.with("operator", &self.instance))
+    }
+
+    async fn calls(&mut self) -> Result<()> {
+        let mut out = Collector::default();
+        let mut offsets = Offsets::new();
+        let mut streaming = false;
+        let mut at_boundary = false;
+        let mut last = CheckpointId(0);
+        loop {
+            if self.committed.has_changed().unwrap_or(false) {
+                self.acknowledge().await?;
+            }
+            let trigger = *self.trigger.borrow();
+            if at_boundary && trigger.checkpoint > last {
+                last = trigger.checkpoint;
+                self.snapshot(trigger, &mut out, &mut offsets).await?;
+                if trigger.last {
+                    break;
+                }
+            }
+            // Never dropped half-way: only its return says whether it stands at a boundary.
+            let read = self.reader.next(&mut out).await?;
+            at_boundary = read.at_boundary;
+            self.send(&mut out, &mut offsets).await?;
+            if read.streaming != streaming {
+                streaming = read.streaming;
+                self.snapshotting.changed(streaming, &self.status);
+            }
+        }
+        let last = last.0;
+        if self.committed.wait_for(|newest| *newest >= last).await.is_ok() {
+            self.acknowledge().await?;
+        }
+        Ok(())
+    }
+
+    async fn snapshot(
+        &mut self,
+        trigger: Trigger,
+        out: &mut Collector,
+        offsets: &mut Offsets,
+    ) -> Result<()> {
+        let checkpoint = trigger.checkpoint;
+        self.reader.prepare_snapshot(checkpoint, out).await?;
+        self.send(out, offsets).await?;
+        let state = self.reader.snapshot_state(checkpoint).await?;
+        let (instance, offsets) = (self.instance.clone(), offsets.clone());
+        let ack = Ack { instance, checkpoint, state, holds: false, offsets };
+        // Nobody listens any more only when the attempt is over, and then this task is too.
+        let _ = self.acks.send(ack).await;
+        if trigger.end {
+            self.outputs.end().await;
+        }
+        self.outputs.barrier(checkpoint).await;
+        Ok(())
+    }
+
+    async fn acknowledge(&mut self) -> Result<()> {
+        let committed = CheckpointId(*self.committed.borrow_and_update());
+        self.reader.checkpoint_complete(committed).await
+    }
+
+    async fn send(&mut self, out: &mut Collector, offsets: &mut Offsets) -> Result<()> {
+        for (target, record) in out.drain() {
+            self.status.read(&record);
+            if let StreamRecord::Progress(progress) = &record {
+                offsets.insert(progress.split.clone(), progress.offset.clone());
+            }
+            self.outputs.emit(target, record).await?;
+        }
+        Ok(())
+    }
+}
