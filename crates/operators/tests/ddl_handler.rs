@@ -1,0 +1,313 @@
+//! The DDL handler alone, with a sink and marks that the test controls.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use arrow_array::{ArrayRef, Int32Array, RecordBatch};
+use async_trait::async_trait;
+use lakeward_core::*;
+use lakeward_operators::ddl_handler::StreamDdlHandler;
+use lakeward_operators::{SchemaPolicy, TableErrorPolicy};
+
+const INTERVAL_MS: u64 = 1000;
+
+#[derive(Default)]
+struct World {
+    now_ms: AtomicI64,
+    requests: AtomicU64,
+    marks: Mutex<BTreeSet<(String, u64, bool, usize)>>,
+    applied: Mutex<Vec<DdlId>>,
+}
+
+impl Clock for World {
+    fn now_ms(&self) -> i64 {
+        self.now_ms.load(Ordering::Relaxed)
+    }
+}
+
+impl CheckpointRequester for World {
+    fn request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl SuccessMarks for World {
+    fn leave(&self, ddl: &DdlId, attempt: u64, stage: MarkStage, instance: usize) -> Result<()> {
+        let committed = stage == MarkStage::RowsCommitted;
+        self.marks.lock().unwrap().insert((ddl.to_string(), attempt, committed, instance));
+        Ok(())
+    }
+    fn count(&self, ddl: &DdlId, attempt: u64, stage: MarkStage) -> Result<usize> {
+        let committed = stage == MarkStage::RowsCommitted;
+        let marks = self.marks.lock().unwrap();
+        Ok(marks
+            .iter()
+            .filter(|m| m.0 == ddl.to_string() && m.1 == attempt && m.2 == committed)
+            .count())
+    }
+    fn clear(&self, ddl: &DdlId) {
+        self.marks.lock().unwrap().retain(|m| m.0 != ddl.to_string());
+    }
+}
+
+impl JobListener for World {
+    fn epoch_committed(&self, _: &EpochCommitted) {}
+    fn table_paused(&self, _: &TableId, _: &Error) {}
+    fn schema_changed(&self, _: &TableId, _: &str) {}
+}
+
+struct FakeSink(Arc<World>);
+
+#[async_trait]
+impl Sink for FakeSink {
+    async fn check(&self, _: &[(TableId, Arc<TableSchema>)]) -> Result<SinkCheck> {
+        Ok(SinkCheck::default())
+    }
+    async fn acquire(&self, _: &PipelineId, _: u64) -> Result<()> {
+        Ok(())
+    }
+    async fn progress(&self, _: &PipelineId) -> Result<Vec<TableProgress>> {
+        Ok(Vec::new())
+    }
+    async fn writer(&self, _: &TableId, _: &OperatorContext) -> Result<Box<dyn SinkWriter>> {
+        Err(Error::bug("not in this test"))
+    }
+    async fn committer(&self, _: &OperatorContext) -> Result<Box<dyn Committer>> {
+        Err(Error::bug("not in this test"))
+    }
+    async fn metadata_applier(&self, _: &OperatorContext) -> Result<Box<dyn MetadataApplier>> {
+        Ok(Box::new(FakeApplier(self.0.clone())))
+    }
+    async fn epoch_publisher(
+        &self,
+        _: &OperatorContext,
+    ) -> Result<Option<Box<dyn EpochPublisher>>> {
+        Ok(None)
+    }
+}
+
+struct FakeApplier(Arc<World>);
+
+#[async_trait]
+impl MetadataApplier for FakeApplier {
+    fn needs(&self, event: &SchemaEvent) -> DdlNeeds {
+        match event.changes[0] {
+            SchemaChange::CreateTable => DdlNeeds::Nothing,
+            _ => DdlNeeds::FilesComplete,
+        }
+    }
+    async fn is_applied(&mut self, ddl: &DdlId) -> Result<bool> {
+        Ok(self.0.applied.lock().unwrap().contains(ddl))
+    }
+    async fn apply(&mut self, event: &SchemaEvent) -> Result<()> {
+        self.0.applied.lock().unwrap().push(event.id.clone());
+        Ok(())
+    }
+}
+
+fn context(world: &Arc<World>, writers: usize, attempt: u64) -> OperatorContext {
+    OperatorContext {
+        operator: "StreamDdlHandler".into(),
+        index: 0,
+        parallelism: 1,
+        downstream_parallelism: writers,
+        pipeline: PipelineId("p".into()),
+        attempt,
+        checkpoint_interval_ms: INTERVAL_MS,
+        clock: world.clone(),
+        metrics: MetricGroup::default(),
+        marks: world.clone(),
+        checkpoints: world.clone(),
+        listener: world.clone(),
+        scratch_dir: std::env::temp_dir(),
+        memory_bytes: 1 << 20,
+    }
+}
+
+async fn handler(
+    world: &Arc<World>,
+    writers: usize,
+    attempt: u64,
+    state: Option<State>,
+) -> (StreamDdlHandler, Collector) {
+    let sink = Arc::new(FakeSink(world.clone()));
+    let context = context(world, writers, attempt);
+    let mut handler =
+        StreamDdlHandler::new(context, sink, SchemaPolicy::default(), TableErrorPolicy::Fail);
+    let mut out = Collector::default();
+    handler.open(state, &mut out).await.unwrap();
+    (handler, out)
+}
+
+fn schema(version: u32) -> Arc<TableSchema> {
+    Arc::new(TableSchema::new(
+        version,
+        vec![Column::new("id", DataType::Int, false)],
+        vec!["id".into()],
+    ))
+}
+
+fn ddl(name: &str, at: u64, change: SchemaChange) -> StreamRecord {
+    let table = TableId::new("d", name);
+    let position = Position { hi: 1, lo: at };
+    StreamRecord::Schema(SchemaEvent {
+        id: DdlId { table: table.clone(), position },
+        table,
+        changes: vec![change],
+        before: Some(schema(0)),
+        after: Some(schema(at as u32)),
+        position,
+        commit_ms: 0,
+    })
+}
+
+fn rows(name: &str, ids: std::ops::Range<i32>) -> StreamRecord {
+    let schema = schema(0);
+    let values: ArrayRef = Arc::new(Int32Array::from_iter_values(ids.clone()));
+    StreamRecord::Data(DataChange {
+        table: TableId::new("d", name),
+        rows: RecordBatch::try_new(schema.arrow_schema(), vec![values]).unwrap(),
+        schema,
+        kinds: vec![RowKind::Insert; ids.len()],
+        unavailable: None,
+        segments: vec![Segment {
+            end: ids.len() as u32,
+            position: Position::default(),
+            commit_ms: 0,
+        }],
+        snapshot: false,
+    })
+}
+
+fn progress(offset: &str) -> StreamRecord {
+    StreamRecord::Progress(Progress {
+        table: None,
+        split: SplitId("log".into()),
+        offset: Offset(offset.into()),
+        commit_ms: 0,
+    })
+}
+
+/// What came out, in short.
+fn said(out: &mut Collector) -> Vec<String> {
+    out.drain()
+        .map(|(_, record)| match record {
+            StreamRecord::Data(c) => format!("{} rows of {}", c.kinds.len(), c.table.name),
+            StreamRecord::Schema(e) => format!("ddl {} of {}", e.position.lo, e.table.name),
+            StreamRecord::Mark(m) => format!("mark {}", m.table.name),
+            StreamRecord::Progress(p) => match p.table {
+                Some(t) => format!("{} only up to {}", t.name, p.offset),
+                None => format!("at {}", p.offset),
+            },
+            other => format!("{other:?}"),
+        })
+        .collect()
+}
+
+fn comment() -> SchemaChange {
+    SchemaChange::CommentTable { comment: None }
+}
+
+#[tokio::test]
+async fn a_ddl_holds_its_table_alone_until_all_writers_have_left_their_marks() {
+    let world = Arc::new(World::default());
+    let (mut h, mut out) = handler(&world, 2, 1, None).await;
+    for record in [
+        ddl("t", 1, SchemaChange::CreateTable),
+        rows("t", 0..9),
+        progress("o5"),
+        ddl("t", 5, comment()),
+        rows("t", 9..12),
+        rows("u", 0..1),
+    ] {
+        h.process(record, &mut out).await.unwrap();
+    }
+    let before = said(&mut out);
+    assert_eq!(before[0], "ddl 1 of t");
+    assert_eq!(before[before.len() - 2..], ["mark t", "1 rows of u"]);
+    assert!(h.holds());
+
+    let id = DdlId { table: TableId::new("d", "t"), position: Position { hi: 1, lo: 5 } };
+    world.leave(&id, 1, MarkStage::FilesComplete, 0).unwrap();
+    // A mark of another attempt does not count.
+    world.leave(&id, 0, MarkStage::FilesComplete, 1).unwrap();
+    h.tick(&mut out).await.unwrap();
+    assert!(out.is_empty());
+    h.prepare_snapshot(CheckpointId(1), &mut out).await.unwrap();
+    assert_eq!(said(&mut out), ["t only up to o5"]);
+    world.leave(&id, 1, MarkStage::FilesComplete, 1).unwrap();
+    h.tick(&mut out).await.unwrap();
+    let after = said(&mut out);
+    assert_eq!(after[0], "ddl 5 of t");
+    let held: usize =
+        after[1..].iter().map(|s| s.split(' ').next().unwrap().parse::<usize>().unwrap()).sum();
+    assert_eq!(held, 3);
+    assert!(!h.holds());
+}
+
+#[tokio::test]
+async fn a_hold_survives_a_restart_with_its_rows() {
+    let world = Arc::new(World::default());
+    let (mut h, mut out) = handler(&world, 1, 1, None).await;
+    for record in [
+        rows("t", 0..1),
+        progress("o4"),
+        ddl("t", 5, SchemaChange::TruncateTable),
+        rows("t", 1..3),
+        progress("o7"),
+        ddl("t", 8, comment()),
+        rows("t", 3..4),
+    ] {
+        h.process(record, &mut out).await.unwrap();
+    }
+    assert_eq!(said(&mut out), ["1 rows of t", "at o4", "mark t", "at o7"]);
+    assert_eq!(world.requests.load(Ordering::Relaxed), 1, "an early checkpoint is asked for");
+    h.prepare_snapshot(CheckpointId(1), &mut out).await.unwrap();
+    let state = h.snapshot_state(CheckpointId(1)).await.unwrap();
+
+    let (mut h, mut out) = handler(&world, 1, 2, Some(state)).await;
+    assert_eq!(said(&mut out), ["mark t"]);
+    let id = DdlId { table: TableId::new("d", "t"), position: Position { hi: 1, lo: 5 } };
+    world.now_ms.store(100 * INTERVAL_MS as i64, Ordering::Relaxed);
+    world.leave(&id, 2, MarkStage::FilesComplete, 0).unwrap();
+    h.tick(&mut out).await.unwrap();
+    assert!(out.is_empty(), "a TRUNCATE waits for the commit however long it takes");
+    world.leave(&id, 2, MarkStage::RowsCommitted, 0).unwrap();
+    h.tick(&mut out).await.unwrap();
+    assert_eq!(said(&mut out), ["ddl 5 of t", "2 rows of t", "mark t"]);
+    h.prepare_snapshot(CheckpointId(2), &mut out).await.unwrap();
+    assert_eq!(said(&mut out), ["t only up to o7"]);
+}
+
+#[tokio::test]
+async fn three_intervals_release_what_needs_files_only() {
+    let world = Arc::new(World::default());
+    let (mut h, mut out) = handler(&world, 1, 1, None).await;
+    for record in [rows("t", 0..1), ddl("t", 5, comment()), rows("t", 1..2)] {
+        h.process(record, &mut out).await.unwrap();
+    }
+    said(&mut out);
+    world.now_ms.store(3 * INTERVAL_MS as i64, Ordering::Relaxed);
+    h.tick(&mut out).await.unwrap();
+    assert!(out.is_empty());
+    world.now_ms.store(3 * INTERVAL_MS as i64 + 1, Ordering::Relaxed);
+    h.tick(&mut out).await.unwrap();
+    assert_eq!(said(&mut out), ["ddl 5 of t", "1 rows of t"]);
+}
+
+#[tokio::test]
+async fn repeated_ddl_is_dropped_and_ddl_of_untouched_tables_runs_at_once() {
+    let world = Arc::new(World::default());
+    let (mut h, mut out) = handler(&world, 1, 1, None).await;
+    for record in [ddl("t", 5, comment()), ddl("t", 5, comment()), rows("t", 0..1)] {
+        h.process(record, &mut out).await.unwrap();
+    }
+    assert_eq!(said(&mut out), ["ddl 5 of t", "1 rows of t"]);
+    // Covered by a complete checkpoint, the rows' files are complete: again at once.
+    h.prepare_snapshot(CheckpointId(1), &mut out).await.unwrap();
+    h.checkpoint_complete(CheckpointId(1), &mut out).await.unwrap();
+    h.process(ddl("t", 9, comment()), &mut out).await.unwrap();
+    assert_eq!(said(&mut out), ["ddl 9 of t"]);
+    assert_eq!(world.applied.lock().unwrap().len(), 2);
+}
