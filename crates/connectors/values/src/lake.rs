@@ -1,0 +1,294 @@
+//! The sink's storage: tables in memory that outlive attempts, and notice what must never happen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use lakeward_core::{
+    CheckpointId, DdlId, EpochCommitted, Error, Literal, Offsets, PipelineId, Position, Result,
+    RowKind, SchemaChange, SchemaEvent, TableId, TableProgress, TableSchema,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::Contents;
+use crate::database::show;
+
+/// A change of one row, as a file of this sink holds it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FileRow {
+    pub(crate) kind: RowKind,
+    pub(crate) version: u32,
+    pub(crate) values: Vec<Literal>,
+    pub(crate) position: Position,
+    pub(crate) snapshot: bool,
+}
+
+/// Clones are one lake.
+#[derive(Clone, Default)]
+pub struct Lake {
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    tables: BTreeMap<TableId, LakeTable>,
+    owners: BTreeMap<PipelineId, u64>,
+    violations: Vec<String>,
+    epochs: Vec<EpochCommitted>,
+    commits: u64,
+}
+
+#[derive(Default)]
+struct LakeTable {
+    next_id: u32,
+    /// The current columns: name and id, in order.
+    columns: Vec<(Arc<str>, u32)>,
+    key: Vec<u32>,
+    /// The columns of each source version.
+    versions: BTreeMap<u32, Vec<u32>>,
+    rows: Vec<BTreeMap<u32, Literal>>,
+    /// Offsets of every commit, oldest first.
+    history: Vec<(CheckpointId, Offsets)>,
+    ddl: Option<Position>,
+    /// Changes since the table's content last started over.
+    applied: BTreeSet<(Position, u8)>,
+    /// Where that was.
+    emptied: Option<Position>,
+}
+
+impl Lake {
+    pub fn contents(&self) -> Contents {
+        let inner = self.inner();
+        inner.tables.iter().map(|(id, table)| (id.to_string(), table.contents())).collect()
+    }
+
+    /// What must never happen and did.
+    pub fn violations(&self) -> Vec<String> {
+        self.inner().violations.clone()
+    }
+
+    /// Epochs in the order in which they were published.
+    pub fn epochs(&self) -> Vec<EpochCommitted> {
+        self.inner().epochs.clone()
+    }
+
+    /// Commits of tables that changed something.
+    pub fn commits(&self) -> u64 {
+        self.inner().commits
+    }
+
+    pub(crate) fn acquire(&self, pipeline: &PipelineId, attempt: u64) {
+        self.inner().owners.insert(pipeline.clone(), attempt);
+    }
+
+    pub(crate) fn check_owner(&self, pipeline: &PipelineId, attempt: u64) -> Result<()> {
+        match self.inner().owners.get(pipeline) {
+            Some(owner) if *owner == attempt => Ok(()),
+            owner => Err(Error::fenced("another run of the pipeline owns the lake")
+                .with("owner", format!("{owner:?}"))
+                .with("attempt", attempt)),
+        }
+    }
+
+    pub(crate) fn progress(&self) -> Vec<TableProgress> {
+        let inner = self.inner();
+        let progress = |(id, table): (&TableId, &LakeTable)| {
+            let (checkpoint, offsets) = table.history.last()?.clone();
+            Some(TableProgress { table: id.clone(), checkpoint, offsets, ddl: table.ddl })
+        };
+        inner.tables.iter().filter_map(progress).collect()
+    }
+
+    pub(crate) fn publish(&self, epoch: &EpochCommitted) {
+        let mut inner = self.inner();
+        if inner.epochs.last().is_none_or(|last| last.offsets != epoch.offsets) {
+            inner.epochs.push(epoch.clone());
+        }
+    }
+
+    /// All or nothing. `None` when the table holds the epoch already.
+    pub(crate) fn commit(
+        &self,
+        id: &TableId,
+        checkpoint: CheckpointId,
+        offsets: &Offsets,
+        rows: Vec<FileRow>,
+    ) -> Result<Option<u64>> {
+        let mut inner = self.inner();
+        let mut violations = Vec::new();
+        let Some(table) = inner.tables.get_mut(id) else {
+            return Err(Error::schema_incompatible("rows for a table that is not in the lake")
+                .with("table", id));
+        };
+        if table.history.iter().any(|(_, held)| held == offsets) {
+            return Ok(None);
+        }
+        for row in rows {
+            if let Some(violation) = table.apply(row) {
+                violations.push(format!("{id} at checkpoint {checkpoint}: {violation}"));
+            }
+        }
+        table.history.push((checkpoint, offsets.clone()));
+        inner.violations.extend(violations);
+        inner.commits += 1;
+        Ok(Some(inner.commits))
+    }
+
+    pub(crate) fn is_applied(&self, ddl: &DdlId) -> bool {
+        let inner = self.inner();
+        inner.tables.get(&ddl.table).and_then(|t| t.ddl).is_some_and(|last| last >= ddl.position)
+    }
+
+    pub(crate) fn apply(&self, event: &SchemaEvent) -> Result<()> {
+        let mut inner = self.inner();
+        let known = inner.tables.get(&event.table).and_then(|t| t.ddl);
+        if known.is_some_and(|last| last >= event.position) {
+            return Ok(());
+        }
+        let creates = event
+            .changes
+            .iter()
+            .any(|c| matches!(c, SchemaChange::CreateTable | SchemaChange::ResetTable));
+        let mut table = match inner.tables.remove(&event.table) {
+            Some(table) => table,
+            None if creates => LakeTable::default(),
+            // Dropped or renamed before: the same statement again.
+            None => return Ok(()),
+        };
+        let Some(after) = &event.after else { return Ok(()) };
+        let mut name = event.table.clone();
+        for change in &event.changes {
+            if let SchemaChange::RenameTable { to } = change {
+                name = to.clone();
+            }
+        }
+        let violations = table.change(event, after);
+        table.ddl = Some(event.position);
+        if let Some(lost) = inner.tables.insert(name.clone(), table)
+            && !lost.rows.is_empty()
+        {
+            inner.violations.push(format!("{name} was overwritten by a rename"));
+        }
+        inner.violations.extend(violations.into_iter().map(|v| format!("{}: {v}", event.id)));
+        Ok(())
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl LakeTable {
+    fn contents(&self) -> Vec<BTreeMap<String, String>> {
+        let cell =
+            |row: &BTreeMap<u32, Literal>, id: &u32| show(row.get(id).unwrap_or(&Literal::Null));
+        let named = |row: &BTreeMap<u32, Literal>| {
+            self.columns.iter().map(|(name, id)| (name.to_string(), cell(row, id))).collect()
+        };
+        let mut rows: Vec<BTreeMap<String, String>> = self.rows.iter().map(named).collect();
+        rows.sort();
+        rows
+    }
+
+    /// Says what is wrong about it.
+    fn apply(&mut self, row: FileRow) -> Option<String> {
+        let FileRow { kind, version, values, position, snapshot } = row;
+        let at = format!("{} at {}:{}", kind.short(), position.hi, position.lo);
+        let Some(ids) = self.versions.get(&version) else {
+            return Some(format!("{at} has version {version}, which the table never had"));
+        };
+        let row: BTreeMap<u32, Literal> = ids.iter().copied().zip(values).collect();
+        let mut wrong = None;
+        if !snapshot && !self.applied.insert((position, kind as u8)) {
+            wrong = Some(format!("{at} was applied twice"));
+        }
+        if self.emptied.is_some_and(|emptied| position < emptied) {
+            wrong = Some(format!("{at} came after the table was emptied"));
+        }
+        let keyed = !self.key.is_empty();
+        let found = self.rows.iter().position(|held| match keyed {
+            true => self.key.iter().all(|k| held.get(k) == row.get(k)),
+            false => {
+                // Columns that came later hold what existing rows were given.
+                row.iter().all(|(id, value)| held.get(id).unwrap_or(&Literal::Null) == value)
+            }
+        });
+        match (kind.is_put(), found) {
+            (true, Some(found)) if keyed => {
+                if kind == RowKind::Insert && !snapshot {
+                    wrong = wrong.or_else(|| Some(format!("{at} finds its key taken")));
+                }
+                self.rows[found].extend(row);
+            }
+            (true, _) => self.rows.push(row),
+            (false, Some(found)) => {
+                self.rows.remove(found);
+            }
+            (false, None) => wrong = wrong.or_else(|| Some(format!("{at} finds no row"))),
+        }
+        wrong
+    }
+
+    /// Columns after a DDL, and what it does to the rows.
+    fn change(&mut self, event: &SchemaEvent, after: &TableSchema) -> Vec<String> {
+        let mut violations = Vec::new();
+        let mut by_name: BTreeMap<Arc<str>, u32> = self.columns.iter().cloned().collect();
+        let mut renamed = Vec::new();
+        for change in &event.changes {
+            if let SchemaChange::RenameColumn { from, to } = change {
+                renamed.extend(by_name.remove(from).map(|id| (to.clone(), id)));
+            }
+        }
+        by_name.extend(renamed);
+        for change in &event.changes {
+            match change {
+                SchemaChange::TruncateTable | SchemaChange::ResetTable => {
+                    self.early(event, &mut violations);
+                    self.rows.clear();
+                    self.applied.clear();
+                    // Rows of a snapshot have the snapshot's own position.
+                    self.emptied =
+                        matches!(change, SchemaChange::TruncateTable).then_some(event.position);
+                }
+                SchemaChange::DropColumn { name } => {
+                    by_name.remove(name);
+                }
+                SchemaChange::AddColumn { column, existing_rows, .. } => {
+                    let id = self.new_column();
+                    by_name.insert(column.name.clone(), id);
+                    if *existing_rows != Literal::Null {
+                        self.early(event, &mut violations);
+                        for row in &mut self.rows {
+                            row.insert(id, existing_rows.clone());
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut columns = Vec::with_capacity(after.columns.len());
+        for column in &after.columns {
+            let id = by_name.get(&column.name).copied().unwrap_or_else(|| self.new_column());
+            columns.push((column.name.clone(), id));
+        }
+        let id_of = |name: &Arc<str>| columns.iter().find(|(n, _)| n == name).map(|(_, id)| *id);
+        self.key = after.primary_key.iter().filter_map(id_of).collect();
+        self.versions.insert(after.version, columns.iter().map(|(_, id)| *id).collect());
+        self.columns = columns;
+        violations
+    }
+
+    /// Rows that belong after a DDL must not be there when it runs.
+    fn early(&self, event: &SchemaEvent, violations: &mut Vec<String>) {
+        if let Some((position, _)) = self.applied.last()
+            && *position > event.position
+        {
+            let Position { hi, lo } = position;
+            violations.push(format!("runs after a row at {hi}:{lo} was committed"));
+        }
+    }
+
+    fn new_column(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
+    }
+}
