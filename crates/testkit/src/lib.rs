@@ -5,6 +5,9 @@
 //! process, however that ends.
 
 pub mod cache;
+#[cfg(feature = "sql")]
+pub mod compare;
+pub mod form;
 pub mod lake;
 pub mod lakeward;
 pub mod mariadb;

@@ -76,7 +76,7 @@ pub fn start(options: &Options) -> Result<Server> {
         let done = Command::new(&run)
             .args(&mysqld)
             .arg(format!("--defaults-file={}/my.cnf", folder.display()))
-            .args(["--initialize-insecure", "--init-file="])
+            .arg("--initialize-insecure")
             .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(fs::File::create(&log)?)

@@ -38,7 +38,8 @@ pub fn install() -> Result<PathBuf> {
     let requirements = folder.join("requirements.txt");
     fs::write(&requirements, REQUIREMENTS)?;
     let mut pip = Command::new(folder.join("bin/python"));
-    pip.args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:", "-r"]).arg(&requirements);
+    pip.args(["-m", "pip", "install", "--quiet", "--only-binary", ":all:", "-r"])
+        .arg(&requirements);
     run(&mut pip, "pip install")?;
     fs::write(folder.join("complete"), "")?;
     find()
