@@ -6,6 +6,10 @@
 
 pub mod cache;
 #[cfg(feature = "sql")]
+pub mod case_run;
+#[cfg(feature = "sql")]
+pub mod cases;
+#[cfg(feature = "sql")]
 pub mod compare;
 pub mod form;
 pub mod lake;
