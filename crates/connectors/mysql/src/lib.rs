@@ -11,3 +11,4 @@ mod json;
 pub mod model;
 pub mod rows;
 pub mod types;
+pub mod wire;
