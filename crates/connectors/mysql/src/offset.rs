@@ -163,9 +163,9 @@ impl LogOffset {
     }
 }
 
-/// Files have numbers below 2^40.
+/// Files have numbers below 2^40 and are shorter than 2^48 bytes. The low 16 bits are for events that stand in no log.
 pub fn position(era: u32, at: &FilePosition) -> Position {
-    Position { hi: u64::from(era) << 40 | at.file_number(), lo: at.pos }
+    Position { hi: u64::from(era) << 40 | at.file_number(), lo: at.pos << 16 }
 }
 
 impl fmt::Display for LogOffset {
