@@ -73,7 +73,6 @@ pub struct ListedTable {
     pub table: TableId,
     pub rows: u64,
     pub row_bytes: u64,
-    pub engine: String,
 }
 
 pub async fn list_tables(
@@ -88,7 +87,7 @@ pub async fn list_tables(
             continue;
         }
         let sql = format!(
-            "SELECT TABLE_NAME AS t, TABLE_ROWS AS n, AVG_ROW_LENGTH AS b, ENGINE AS e FROM information_schema.TABLES \
+            "SELECT TABLE_NAME AS t, TABLE_ROWS AS n, AVG_ROW_LENGTH AS b FROM information_schema.TABLES \
              WHERE TABLE_SCHEMA={} AND TABLE_TYPE IN ('BASE TABLE','SYSTEM VERSIONED') ORDER BY TABLE_NAME",
             literal(database)
         );
@@ -99,8 +98,7 @@ pub async fn list_tables(
             let table = TableId::new(database, name);
             if selector.is_selected(&table) {
                 let number = |i: usize| text(i).and_then(|v| v.parse().ok()).unwrap_or(0);
-                let engine = text(3).unwrap_or_default().to_string();
-                tables.push(ListedTable { table, rows: number(1), row_bytes: number(2), engine });
+                tables.push(ListedTable { table, rows: number(1), row_bytes: number(2) });
             }
         }
     }
@@ -121,8 +119,6 @@ pub async fn create_statement(
 
 pub const NO_DATABASE: u16 = 1049;
 pub const NO_TABLE: u16 = 1146;
-pub const NO_COLUMN: u16 = 1054;
-pub const TABLE_CHANGED: u16 = 1412;
 
 /// Default character sets of databases.
 pub async fn database_charsets(connection: &mut Connection) -> Result<Vec<(String, String)>> {

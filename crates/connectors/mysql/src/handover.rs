@@ -14,6 +14,9 @@ use xxhash_rust::xxh3::xxh3_128;
 /// Beyond this many keys it is cheaper to read the chunks again than to remember.
 const MAX_KEYS: usize = 1 << 20;
 
+/// Fewer are not worth going through.
+const PRUNE_KEYS: usize = 1 << 16;
+
 /// Keys that the log has emitted since the oldest chunk was registered.
 #[derive(Default)]
 pub struct TouchedKeys {
@@ -26,6 +29,13 @@ impl TouchedKeys {
     pub fn clear(&mut self) {
         self.newest = HashMap::new();
         self.overflowed = false;
+    }
+
+    /// Forgets keys that no chunk which is out can need.
+    pub fn forget_up_to(&mut self, position: Position) {
+        if self.newest.len() >= PRUNE_KEYS {
+            self.newest.retain(|_, at| *at > position);
+        }
     }
 
     /// True when the chunks that are out cannot be reconciled and have to be read again.

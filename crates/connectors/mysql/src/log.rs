@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use lakeward_core::keys::table_hash;
 use lakeward_core::{
     DataChange, DataType, Error, Position, Progress, Result, SchemaChange, SchemaEvent, Segment,
     StreamRecord, TableId, Target,
@@ -25,7 +24,7 @@ use crate::model::MysqlColumn;
 use crate::offset::{FilePosition, Gtid, LogOffset, split};
 use crate::rows::{RowPlan, TableBuilder};
 use crate::selector::{TableSelector, is_ghost};
-use crate::tables::{Intent, OpenBuilder, Phase, Run, TableSlot, Tables, Whole};
+use crate::tables::{Intent, OpenBuilder, Phase, Run, TableSlot, Tables};
 use crate::transaction::{
     Control, Group, GroupEnd, GroupRows, HELD_BYTES, Prepared, control_of, opens_transaction,
     xid_of,
@@ -62,13 +61,17 @@ pub struct LogCore {
     pub resume_inside: Option<(FilePosition, FilePosition)>,
     /// The log before here is older than the shapes that are known: rows are read by them, DDL is passed over.
     pub shapes_from: Option<FilePosition>,
-    pub decoder: DecoderState,
+    pub decoder: Option<DecoderState>,
     maps: HashMap<u64, Route>,
     pub out: Vec<(Target, StreamRecord)>,
     /// Rows waiting in builders, roughly.
     pub held_bytes: usize,
     /// Tables whose shape is to be read from the catalog.
     pub asked: Vec<TableId>,
+    /// Something was found out that may let a snapshot begin or go on.
+    pub changed: bool,
+    /// Rows committed before this are not wanted, in milliseconds since the epoch.
+    pub not_before_ms: i64,
     /// An XA transaction whose rows have to be read from the log again: with the group that ends it.
     pub reread: Option<(Prepared, Group)>,
 }
@@ -108,11 +111,13 @@ impl LogCore {
             group: None,
             resume_inside: None,
             shapes_from: None,
-            decoder: DecoderState::default(),
+            decoder: None,
             maps: HashMap::new(),
             out: Vec::new(),
             held_bytes: 0,
             asked: Vec::new(),
+            changed: true,
+            not_before_ms: 0,
             reread: None,
         }
     }
@@ -129,12 +134,7 @@ impl LogCore {
         {
             self.resume_inside = Some((group.start, self.at.clone()));
         }
-        self.connected(DecoderState::default());
-    }
-
-    /// A new stream begins.
-    pub fn connected(&mut self, decoder: DecoderState) {
-        self.decoder = decoder;
+        self.decoder = None;
         self.maps.clear();
     }
 
@@ -147,10 +147,10 @@ impl LogCore {
         if is_row_event(header.event_type) {
             return self.on_rows(raw, &header, before).map_err(|e| self.here(e));
         }
-        let mut decoder = std::mem::take(&mut self.decoder);
+        let mut decoder = self.decoder.take().unwrap_or_default();
         let result = parse_event(raw, &mut decoder)
             .and_then(|event| self.on_parsed(raw, event, before));
-        self.decoder = decoder;
+        self.decoder = Some(decoder);
         result.map_err(|e| self.here(e))
     }
 
@@ -166,12 +166,7 @@ impl LogCore {
         if header.is_artificial() || header.next_position == 0 {
             return self.at.clone();
         }
-        // The header has the low half; files can be larger.
-        let low = u64::from(header.next_position);
-        let mut end = self.at.pos & !0xffff_ffff | low;
-        if end < self.at.pos && self.at.pos - end > 1 << 31 {
-            end += 1 << 32;
-        }
+        let end = end_of(header, &self.at);
         let size = u64::from(header.size_bytes);
         let before = FilePosition::new(self.at.file.clone(), end.saturating_sub(size));
         self.at.pos = end;
@@ -183,17 +178,8 @@ impl LogCore {
         let seconds_ms = i64::from(header.timestamp_s) * 1000;
         match event.body {
             EventBody::Rotate { file, position } => {
-                // The first one of a dump may carry bytes of a checksum behind the name.
-                let file = file.trim_end_matches(|c: char| !c.is_ascii_digit());
-                if header.is_artificial() || header.timestamp_s == 0 {
-                    if *file != *self.at.file {
-                        self.maps.clear();
-                    }
-                    self.at = FilePosition::new(file, position);
-                } else {
-                    self.at = FilePosition::new(file, position);
-                    self.maps.clear();
-                }
+                self.at = FilePosition::new(&*file, position);
+                self.maps.clear();
                 self.move_boundary();
                 Ok(())
             }
@@ -399,8 +385,14 @@ impl LogCore {
                 if let Some(i) = self.prepared.iter().position(|p| p.xid == xid) {
                     let mut prepared = self.prepared.swap_remove(i);
                     match prepared.events.take() {
-                        Some(events) => self.apply_all(&events)?,
+                        Some(events) => {
+                            // Its table numbers are of another time.
+                            self.maps.clear();
+                            self.apply_all(&events)?;
+                            self.maps.clear();
+                        }
                         None => {
+                            self.maps.clear();
                             // The reader reads them, then calls `reread_done`.
                             if let Some(mut group) = self.group.take() {
                                 group.rows = GroupRows::Emitted { skip_until: None };
@@ -450,7 +442,7 @@ impl LogCore {
         }
         let Some((prepared, group)) = self.reread.take() else { return Ok(()) };
         self.group = Some(group);
-        let own = std::mem::replace(&mut self.decoder, decoder.clone());
+        let own = self.decoder.replace(decoder.clone());
         let result = self.apply(raw);
         self.decoder = own;
         if let Some(group) = self.group.take() {
@@ -468,9 +460,9 @@ impl LogCore {
     }
 
     fn apply(&mut self, raw: &Bytes) -> Result<()> {
-        let mut decoder = std::mem::take(&mut self.decoder);
+        let mut decoder = self.decoder.take().unwrap_or_default();
         let result = self.apply_with(raw, &mut decoder);
-        self.decoder = decoder;
+        self.decoder = Some(decoder);
         result
     }
 
@@ -598,7 +590,9 @@ impl LogCore {
 
     /// True where the table has the group's rows already.
     fn is_covered(&self, slot: &TableSlot, group: &Group) -> bool {
-        if slot.rows_from.is_some_and(|from| group.position <= from) {
+        if slot.rows_from.is_some_and(|from| group.position <= from)
+            || group.commit_ms < self.not_before_ms
+        {
             return true;
         }
         slot.floor.as_ref().is_some_and(|floor| {
@@ -710,6 +704,7 @@ impl LogCore {
             return Ok(());
         }
         self.maps.clear();
+        self.changed = true;
         self.flush_all()?;
         for event in outcome.events {
             self.on_schema_event(event)?;
@@ -811,7 +806,7 @@ impl LogCore {
     /// Emits a schema event, with the progress before it that the contract asks for.
     pub fn emit_schema(&mut self, event: SchemaEvent) -> Result<()> {
         self.emit_progress()?;
-        let target = Target::Hash(table_hash(&event.table));
+        let target = Target::Hash(event.table.stable_hash());
         self.out.push((target, StreamRecord::Schema(event)));
         Ok(())
     }
@@ -847,6 +842,7 @@ impl LogCore {
         if !self.asked.contains(table) {
             self.asked.push(table.clone());
         }
+        self.changed = true;
         self.maps.clear();
     }
 
@@ -857,6 +853,12 @@ impl LogCore {
         let base = floor.map_or(here, |f| f.max(here));
         Position { hi: base.hi, lo: base.lo | (self.attempt % 0xffff + 1) }
     }
+}
+
+/// Where the event ends. The header has the low half of it; files can be larger than 4 GiB.
+pub fn end_of(header: &EventHeader, at: &FilePosition) -> u64 {
+    let end = at.pos & !0xffff_ffff | u64::from(header.next_position);
+    if end < at.pos && at.pos - end > 1 << 31 { end + (1 << 32) } else { end }
 }
 
 /// Hands a table's waiting rows on.
@@ -878,7 +880,7 @@ pub fn flush(slot: &mut TableSlot, out: &mut Vec<(Target, StreamRecord)>) -> Res
     if slot.oldest_chunk().is_some() {
         slot.touched.record(&change)?;
     }
-    out.push((Target::Hash(table_hash(&slot.id)), StreamRecord::Data(change)));
+    out.push((Target::Hash(slot.id.stable_hash()), StreamRecord::Data(change)));
     Ok(())
 }
 
@@ -914,9 +916,4 @@ fn is_rekeyed(event: &SchemaEvent) -> bool {
         s.key_indices().iter().map(|i| s.columns[*i].data_type).collect::<Vec<_>>()
     };
     before.primary_key != after.primary_key || types(before) != types(after)
-}
-
-/// A whole-table read that has to wait for the reader to come further.
-pub fn rest_whole(slot: &mut TableSlot) {
-    slot.run = Run::Whole(Whole::Resting);
 }

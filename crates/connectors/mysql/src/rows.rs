@@ -9,11 +9,13 @@ mod check;
 mod decimal;
 mod image;
 mod plan;
+mod select;
 mod snapshot;
 mod table_builder;
 mod temporal;
 
 pub use plan::{RowPlan, RowsCursor};
+pub(crate) use select::SnapshotBuilder;
 pub use table_builder::TableBuilder;
 
 pub(crate) use decimal::{DecimalLayout, append_canonical, unscaled_of_text};

@@ -3,7 +3,7 @@
 //! The catalog shows *now*, and the reader may be behind. So the log's end is asked before and after: where the log has no
 //! DDL of a table between the two places, the shape read between them is the table's shape at the second one.
 
-use lakeward_core::{Error, Result, TableId};
+use lakeward_core::{Result, TableId};
 
 use crate::catalog::{
     ListedTable, LogEnd, create_statement, database_charsets, gtids_at, list_tables, log_end, name,
@@ -58,7 +58,7 @@ pub async fn read_some(
     let charsets = database_charsets(&mut connection).await?;
     let mut tables = Vec::with_capacity(wanted.len());
     for table in wanted {
-        let listed = ListedTable { table, rows: 0, row_bytes: 0, engine: String::new() };
+        let listed = ListedTable { table, rows: 0, row_bytes: 0 };
         let found = read_one(&mut connection, &facts, &listed, &charsets).await?;
         tables.push((listed.table, found));
     }
@@ -113,10 +113,4 @@ async fn key_range(
         Err(crate::wire::WireError::Server { .. }) => Ok(None),
         Err(e) => Err(failure(e, "could not read a table's key range").with("table", table)),
     }
-}
-
-/// The error of a table whose shape cannot be found out.
-pub fn unreadable(table: &TableId, reason: &str) -> Error {
-    Error::schema_incompatible(format!("the table's shape cannot be told from the log: {reason}"))
-        .with("table", table)
 }

@@ -132,10 +132,6 @@ impl SnapshotPool {
     pub async fn next(&mut self) -> Option<Answer> {
         self.answers.recv().await
     }
-
-    pub fn try_next(&mut self) -> Option<Answer> {
-        self.answers.try_recv().ok()
-    }
 }
 
 impl Drop for SnapshotPool {
@@ -425,6 +421,3 @@ pub fn worker_count(wanted: Option<u32>) -> usize {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     wanted.map_or(cores.clamp(2, 8), |n| (n as usize).clamp(1, 64))
 }
-
-/// How long a failed read rests before it is tried again.
-pub const RETRY_DELAY: Duration = Duration::from_millis(200);

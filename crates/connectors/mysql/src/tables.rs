@@ -57,6 +57,8 @@ pub struct TableSlot {
     pub run: Run,
     pub touched: TouchedKeys,
     pub row_bytes: u64,
+    /// Reads in a row that failed.
+    pub failures: u32,
     pub metrics: TableMetrics,
     pub builder: Option<OpenBuilder>,
 }
@@ -75,14 +77,14 @@ pub enum Run {
     Whole(Whole),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Whole {
     /// To be handed to a worker, after a `ResetTable` when rows of an earlier try may have gone out.
     Ready { reset: bool },
     /// A worker reads it; the log stands still.
     Reading,
-    /// Not before the reader has come further: it did not know the table's shape of now.
-    Resting,
+    /// Not before the reader is here: it did not know the table's shape of then.
+    Resting(FilePosition),
 }
 
 pub struct Lane {
@@ -96,7 +98,6 @@ pub struct Lane {
     pub waiting: VecDeque<(Chunk, Position)>,
     /// The lane's last chunk has been read.
     pub read_to_end: bool,
-    pub failures: u32,
     /// Not to be tried again before the reader is here.
     pub rests_until: Option<FilePosition>,
 }
@@ -109,7 +110,6 @@ impl Lane {
             state,
             registered: None,
             waiting: VecDeque::new(),
-            failures: 0,
             rests_until: None,
         }
     }
@@ -142,6 +142,7 @@ impl TableSlot {
             run: Run::Done,
             touched: TouchedKeys::default(),
             row_bytes: 0,
+            failures: 0,
             metrics,
             builder: None,
         }

@@ -37,6 +37,11 @@ pub struct SessionState {
 }
 
 impl SessionState {
+    /// The session's `sql_mode` as its bits.
+    pub fn sql_mode(&self) -> Option<u64> {
+        self.sql_mode
+    }
+
     /// `"` quotes a name and not a string.
     pub fn ansi_quotes(&self) -> bool {
         self.sql_mode.unwrap_or(0) & 4 != 0

@@ -56,8 +56,8 @@ pub fn server_error(packet: &[u8]) -> WireError {
     WireError::Server { code, message: String::from_utf8_lossy(text).into_owned() }
 }
 
-pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
+pub trait Socket: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin> Socket for T {}
 
 pub struct PacketStream {
     socket: Box<dyn Socket>,
