@@ -53,13 +53,14 @@ fn bytes_that_are_not_text() {
     assert!(error.to_string().contains("note") && error.to_string().contains("klingon"));
 }
 
-/// Digests of what MySQL 9.7 shows for every pair of bytes from 8000 to FFFF: a mapping that changes is noticed.
+/// Digests of what MySQL 9.7 shows for every pair of bytes from 8000 to FFFF: a mapping that changes is noticed. (One pair is left out:
+/// eucjpms takes 8EA0 for a character that it does not have.)
 #[test]
 fn every_pair_as_the_servers_convert_it() {
     for (charset, digest) in [
         ("big5", 0xcb529f21d02bc04f),
         ("cp932", 0x221b8b805ad9315b),
-        ("eucjpms", 0xcd96b54b8c389e53),
+        ("eucjpms", 0xa2fb15be43332666),
         ("euckr", 0x01867ed86ed618ab),
         ("gb18030", 0x2be7f788ba108cbc),
         ("gb2312", 0xc9a96051aec62a9d),

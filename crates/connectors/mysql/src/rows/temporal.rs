@@ -122,14 +122,15 @@ pub(crate) fn timestamp(bytes: &[u8]) -> Option<i64> {
 
 /// TIMESTAMP before MySQL 5.6.
 pub(crate) fn old_timestamp(bytes: &[u8]) -> Option<i64> {
-    seconds_us(le_uint(bytes) as i64, 0)
+    seconds_us(u32::from_le_bytes(bytes.try_into().ok()?).into(), 0)
 }
 
 /// MariaDB's TIMESTAMP(1–6) before it took MySQL's format.
 pub(crate) fn hires_timestamp(bytes: &[u8], fsp: u8) -> Option<i64> {
     let (whole, fraction) = bytes.split_at_checked(4)?;
     let unit = POWERS[6 - usize::from(fsp.min(6))];
-    seconds_us(be_uint(whole) as i64, be_uint(fraction) as i64 * unit)
+    let us = i64::try_from(be_uint(fraction)).ok()?.checked_mul(unit)?;
+    seconds_us(be_uint(whole) as i64, us)
 }
 
 pub(crate) fn hires_timestamp_bytes(fsp: u8) -> usize {
