@@ -1,0 +1,18 @@
+CREATE TABLE tg (id INT PRIMARY KEY);
+SET gtid_next='AUTOMATIC:blue';
+INSERT INTO tg VALUES (1);
+INSERT INTO tg VALUES (2);
+SET gtid_next='AUTOMATIC';
+INSERT INTO tg VALUES (3);
+SET gtid_next='3e11fa47-71ca-11e1-9e33-c80aa9429562:red:77';
+INSERT INTO tg VALUES (4);
+SET gtid_next='AUTOMATIC';
+XA START 'tx';
+INSERT INTO tg VALUES (5);
+XA END 'tx';
+XA PREPARE 'tx';
+XA COMMIT 'tx';
+XA START 'one', 'branch', 7;
+INSERT INTO tg VALUES (6);
+XA END 'one', 'branch', 7;
+XA COMMIT 'one', 'branch', 7 ONE PHASE;

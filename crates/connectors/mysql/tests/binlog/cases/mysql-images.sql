@@ -1,0 +1,12 @@
+CREATE TABLE ri (id INT PRIMARY KEY, a INT, b VARCHAR(10) DEFAULT 'dd', c INT NOT NULL DEFAULT 3, t TEXT, e ENUM('x','y') NOT NULL DEFAULT 'y', d DATE DEFAULT '2024-02-29', n DECIMAL(5,2) DEFAULT 1.5);
+INSERT INTO ri(id,a,b) VALUES (1,1,'x'),(5,5,'five'),(6,6,'six'),(9,9,'nine');
+SET SESSION binlog_row_image='MINIMAL';
+UPDATE ri SET a=2 WHERE id=1;
+INSERT INTO ri(id) VALUES (2);
+INSERT INTO ri(id,b) VALUES (3,NULL);
+UPDATE ri SET b=NULL, t='long' WHERE id=2;
+DELETE FROM ri WHERE id=5;
+SET SESSION binlog_row_image='NOBLOB';
+UPDATE ri SET a=20 WHERE id=2;
+UPDATE ri SET t='text' WHERE id=6;
+DELETE FROM ri WHERE id=9;
