@@ -7,6 +7,7 @@
 
 mod collations;
 mod double_byte;
+mod gb18030;
 mod single_byte;
 #[cfg(test)]
 mod tests;
@@ -128,7 +129,7 @@ impl TextDecoder {
             Form::Ascii => Err(Malformed),
             Form::SingleByte(table) => single_bytes(table, bytes, into),
             Form::DoubleByte(table) => table.append(bytes, into),
-            Form::Gb18030 => gb18030(bytes, into),
+            Form::Gb18030 => gb18030::append(bytes, into),
             Form::Ucs2 => utf16(bytes, u16::from_be_bytes, false, into),
             Form::Utf16 => utf16(bytes, u16::from_be_bytes, true, into),
             Form::Utf16Le => utf16(bytes, u16::from_le_bytes, true, into),
@@ -181,14 +182,6 @@ fn single_bytes(table: &[Short; 256], bytes: &[u8], into: &mut Vec<u8>) -> Resul
 
 fn push_char(c: char, into: &mut Vec<u8>) {
     into.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-}
-
-fn gb18030(bytes: &[u8], into: &mut Vec<u8>) -> Result<(), Malformed> {
-    let text = encoding_rs::GB18030
-        .decode_without_bom_handling_and_without_replacement(bytes)
-        .ok_or(Malformed)?;
-    into.extend_from_slice(text.as_bytes());
-    Ok(())
 }
 
 fn utf16(

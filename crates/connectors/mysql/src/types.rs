@@ -1,10 +1,9 @@
 //! MySQL's and MariaDB's types as Lakeward's, and defaults as constants. `TYPES.md` is this page for users.
 
-use std::sync::Arc;
-
-use lakeward_core::{Column, DataType, Error, Result, TableSchema};
+use lakeward_core::{DataType, Result, TableSchema};
 
 use crate::charset::TextDecoder;
+use crate::ddl;
 use crate::model::{MysqlColumn, MysqlTable, MysqlType};
 
 /// What the user may choose about types.
@@ -69,7 +68,7 @@ pub fn data_type(column_type: &MysqlType, options: &TypeOptions) -> DataType {
     }
 }
 
-/// A table as the rest of Lakeward sees it: the same columns in the same order.
+/// A table as the rest of Lakeward sees it: the same columns in the same order, defaults where they are constants.
 ///
 /// # Errors
 /// `Config`, naming the column, for a character set that is not supported.
@@ -78,43 +77,27 @@ pub fn table_schema(
     version: u32,
     options: &TypeOptions,
 ) -> Result<TableSchema> {
-    let columns = table.columns.iter().map(|c| column(c, options)).collect::<Result<_>>()?;
-    let primary_key: Vec<Arc<str>> = table
-        .primary_key
-        .iter()
-        .map(|key| match table.column(key) {
-            Some(column) => Ok(column.name.clone()),
-            None => Err(Error::bug("a primary key names a column that the table does not have")
-                .with("column", key)),
-        })
-        .collect::<Result<_>>()?;
-    Ok(TableSchema { version, columns, primary_key, comment: table.comment.clone() })
+    table.columns.iter().try_for_each(check_charset)?;
+    Ok(ddl::table_schema(version, table, &|c| data_type(&c.column_type, options)))
 }
 
-/// One column; its default only where the declaration has a constant one.
-///
-/// # Errors
-/// As [`table_schema`].
-pub fn column(column: &MysqlColumn, options: &TypeOptions) -> Result<Column> {
-    if let MysqlType::Char { charset, .. }
-    | MysqlType::Varchar { charset, .. }
-    | MysqlType::Text { charset, .. } = &column.column_type
-        && &**charset != "binary"
-    {
-        TextDecoder::for_column(charset, &column.name)?;
+fn check_charset(column: &MysqlColumn) -> Result<()> {
+    match &column.column_type {
+        MysqlType::Char { charset, .. }
+        | MysqlType::Varchar { charset, .. }
+        | MysqlType::Text { charset, .. }
+            if &**charset != "binary" =>
+        {
+            TextDecoder::for_column(charset, &column.name).map(|_| ())
+        }
+        _ => Ok(()),
     }
-    Ok(Column {
-        name: column.name.clone(),
-        data_type: data_type(&column.column_type, options),
-        nullable: column.nullable,
-        default: None,
-        comment: column.comment.clone(),
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     fn text() -> Arc<str> {
         "utf8mb4".into()

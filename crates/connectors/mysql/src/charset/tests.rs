@@ -54,7 +54,7 @@ fn bytes_that_are_not_text() {
 }
 
 /// Digests of what MySQL 9.7 shows for every pair of bytes from 8000 to FFFF: a mapping that changes is noticed. (One pair is left out:
-/// eucjpms takes 8EA0 for a character that it does not have.)
+/// ujis and eucjpms take 8EA0 for a character that they do not have.)
 #[test]
 fn every_pair_as_the_servers_convert_it() {
     for (charset, digest) in [
@@ -66,7 +66,7 @@ fn every_pair_as_the_servers_convert_it() {
         ("gb2312", 0xc9a96051aec62a9d),
         ("gbk", 0x78e04146333c3999),
         ("sjis", 0x75864e46c8f4ae34),
-        ("ujis", 0x348b24ceb1e080a1),
+        ("ujis", 0xbea6c7a1dcc6cd8e),
     ] {
         let decoder = TextDecoder::for_charset(charset).expect("a known character set");
         let mut hasher = Xxh3::new();

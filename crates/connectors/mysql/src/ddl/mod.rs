@@ -29,6 +29,7 @@ pub use history::{
     Doubt, Outcome, Resnapshot, SchemaHistory, Selection, StatementPlace, StatementTime,
     TableVersion,
 };
+pub use literal::existing_rows;
 pub use reader::{read, read_column_type, read_table};
 pub use statement::{
     AlterClause, AlterTable, ColumnDefinition, CreateTable, DeclaredCharset, DeclaredDefault,

@@ -71,7 +71,8 @@ pub(super) fn push_string(text: &[u8], into: &mut Vec<u8>) -> Result<(), Malform
     Ok(())
 }
 
-/// The shortest digits that mean the number; an exponent for less than 1e-15 and from 1e15 on; a whole number keeps `.0`.
+/// The shortest digits that mean the number. An exponent for less than 1e-15 and from 1e15 on, except that a fraction is written out; a
+/// whole number keeps `.0`.
 pub(super) fn push_double(value: f64, into: &mut Vec<u8>) -> Result<(), Malformed> {
     if !value.is_finite() {
         return Err(Malformed);
@@ -79,7 +80,7 @@ pub(super) fn push_double(value: f64, into: &mut Vec<u8>) -> Result<(), Malforme
     let scientific = format!("{value:e}");
     let exponent = scientific.split_once('e').and_then(|(_, e)| e.parse::<i32>().ok());
     match exponent {
-        Some(-15..=14) => {
+        Some(-15..=15) if exponent != Some(15) || value.fract() != 0.0 => {
             let plain = format!("{value}");
             into.extend_from_slice(plain.as_bytes());
             if !plain.contains('.') {
@@ -105,8 +106,12 @@ fn push_opaque(column_type: u8, bytes: &[u8], into: &mut Vec<u8>) -> Result<(), 
         }
         other => {
             push_display(&format_args!("\"base64:type{other}:"), into);
-            let encoded = base64::engine::general_purpose::STANDARD.encode(bytes);
-            into.extend_from_slice(encoded.as_bytes());
+            // Broken into lines of 76, as the server's base64 is.
+            for (i, line) in bytes.chunks(57).enumerate() {
+                into.extend_from_slice(if i > 0 { b"\\n" } else { b"" });
+                let encoded = base64::engine::general_purpose::STANDARD.encode(line);
+                into.extend_from_slice(encoded.as_bytes());
+            }
             into.push(b'"');
             Ok(())
         }

@@ -6,8 +6,8 @@ use super::check::{CellFormat, cell_format};
 use super::image::{Cell, read_image, read_partial_image};
 use super::table_builder::TableBuilder;
 use crate::binlog::{ColumnBits, Cursor, RowsEvent, RowsKind, TableMap};
-use crate::json;
-use crate::model::{MysqlColumn, MysqlDefault, MysqlTable};
+use crate::model::{MysqlColumn, MysqlTable};
+use crate::{ddl, json, types};
 
 /// How the rows of one table map are read under one version of the tracked schema.
 #[derive(Debug, Clone)]
@@ -96,12 +96,8 @@ impl RowPlan {
 
 /// `None` where only the server knows it.
 fn default_of_absent(column: &MysqlColumn) -> Option<Literal> {
-    match column.default {
-        _ if column.generated || column.auto_increment => None,
-        MysqlDefault::Null => Some(Literal::Null),
-        MysqlDefault::None if column.nullable => Some(Literal::Null),
-        _ => None,
-    }
+    let data_type = types::data_type(&column.column_type, &types::TypeOptions::default());
+    ddl::existing_rows(column, &data_type, None)
 }
 
 /// The rows of one event, not all read yet.

@@ -125,12 +125,13 @@ fn a_changed_byte_does_not_pass_the_checksum() {
     for span in recording.spans() {
         let whole = &recording.bytes[span];
         let event = parse_event(whole, &mut state).unwrap();
+        // It says itself whether there are checksums, and servers change it on the way.
         if matches!(event.body, EventBody::FormatDescription(_)) {
             continue;
         }
         for at in [0, 4, 19, whole.len() - 1] {
             let mut bytes = whole.to_vec();
-            bytes[at] ^= 0x10;
+            bytes[at] ^= 0x40;
             let error = parse_event(&bytes, &mut state.clone()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Transient, "{error}");
         }

@@ -30,7 +30,11 @@ fn mysql_transactions_have_their_gtids() {
     let before = before.unwrap();
     assert!(!before.is_empty() && gtids.iter().all(|g| !before.contains(g)));
     assert_eq!(prepared.len(), 2);
-    let id = |format_id, global: &[u8], branch: &[u8]| XaId { format_id, global: global.into(), branch: branch.into() };
+    let id = |format_id, global: &[u8], branch: &[u8]| XaId {
+        format_id,
+        global: global.into(),
+        branch: branch.into(),
+    };
     assert_eq!((&prepared[0].id, prepared[0].one_phase), (&id(1, b"tx", b""), false));
     assert_eq!((&prepared[1].id, prepared[1].one_phase), (&id(7, b"one", b"branch"), true));
     assert!(queries.contains(&format!("XA COMMIT {}", prepared[0].id.sql())), "{queries:?}");
@@ -83,14 +87,17 @@ fn mariadb_groups_say_what_they_are() {
             group.push(text);
         }
     });
-    let with = |text: &str| described.iter().position(|g| g.iter().any(|t| t.contains(text))).unwrap();
+    let with =
+        |text: &str| described.iter().position(|g| g.iter().any(|t| t.contains(text))).unwrap();
     let create = &groups[with("CREATE TABLE gr")];
     assert!(create.is_ddl() && create.is_standalone());
     let transaction = &groups[with("XID")];
     assert!(!transaction.is_standalone() && !transaction.is_ddl());
     let xa: Vec<_> = groups.iter().filter(|g| g.xa.is_some()).collect();
     assert_eq!(xa.len(), 4);
-    assert!(xa[0].is_xa_prepare() && xa[1].is_xa_end() && xa[2].is_xa_prepare() && xa[3].is_xa_end());
+    assert!(
+        xa[0].is_xa_prepare() && xa[1].is_xa_end() && xa[2].is_xa_prepare() && xa[3].is_xa_end()
+    );
     let id = xa[0].xa.clone().unwrap();
     assert_eq!((id.format_id, &id.global[..], &id.branch[..]), (7, &b"tx"[..], &b"branch"[..]));
     assert!(described[with("XA ROLLBACK")].len() == 1);

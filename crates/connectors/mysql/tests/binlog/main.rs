@@ -15,13 +15,20 @@ fn agrees(name: &str) {
     for (table, expected) in &recording.tables {
         let found = found.get(table).map_or(&[][..], Vec::as_slice);
         if found.len() != expected.rows.len() {
-            differences.push(format!("{table}: {} rows, expected {}", found.len(), expected.rows.len()));
+            differences.push(format!(
+                "{table}: {} rows, expected {}",
+                found.len(),
+                expected.rows.len()
+            ));
         }
         for (found, expected_row) in found.iter().zip(&expected.rows) {
             for (i, (found, wanted)) in found.iter().zip(expected_row).enumerate() {
                 if found != wanted {
                     let column = &expected.table.columns[i].name;
-                    differences.push(format!("{table}.{column} row {:?}: {found:?}, expected {wanted:?}", expected_row[0]));
+                    differences.push(format!(
+                        "{table}.{column} row {:?}: {found:?}, expected {wanted:?}",
+                        expected_row[0]
+                    ));
                 }
             }
         }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use lakeward_mysql::binlog::{DecoderState, Event, EventBody, EventHeader, HEADER_BYTES, parse_event};
+use lakeward_mysql::binlog::{
+    DecoderState, Event, EventBody, EventHeader, HEADER_BYTES, parse_event,
+};
 use lakeward_mysql::ddl::{Flavor, SqlMode, read_table};
 use lakeward_mysql::model::{MysqlTable, MysqlType};
 

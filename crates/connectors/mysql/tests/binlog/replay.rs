@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    TimestampMicrosecondType,
+    Date32Type, Decimal128Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, TimestampMicrosecondType,
 };
 use arrow_array::{Array, RecordBatch};
 use lakeward_core::{DataType, RowKind, TableSchema, Unavailable};
 use lakeward_mysql::binlog::EventBody;
+use lakeward_mysql::model::MysqlType;
 use lakeward_mysql::rows::{RowPlan, TableBuilder};
-use lakeward_mysql::types::{TypeOptions, table_schema};
+use lakeward_mysql::types::{TypeOptions, data_type, table_schema};
 
 use crate::recorded::Recording;
 
@@ -49,13 +50,16 @@ pub fn tables(recording: &Recording) -> BTreeMap<String, Vec<Row>> {
     for (name, mut builder) in builders {
         let schema = builder.schema().clone();
         let (rows, kinds, unavailable) = builder.finish().unwrap();
-        found.insert(name, apply(&schema, &rows, &kinds, unavailable.as_ref()));
+        let types: Vec<_> =
+            recording.tables[&name].table.columns.iter().map(|c| c.column_type.clone()).collect();
+        found.insert(name, apply(&schema, &types, &rows, &kinds, unavailable.as_ref()));
     }
     found
 }
 
 fn apply(
     schema: &TableSchema,
+    types: &[MysqlType],
     rows: &RecordBatch,
     kinds: &[RowKind],
     unavailable: Option<&Unavailable>,
@@ -64,7 +68,7 @@ fn apply(
     let mut table: Vec<Row> = Vec::new();
     for (i, kind) in kinds.iter().enumerate() {
         let mut row: Row =
-            (0..schema.columns.len()).map(|c| plain(&schema.columns[c].data_type, rows.column(c), i)).collect();
+            (0..schema.columns.len()).map(|c| plain(&types[c], rows.column(c), i)).collect();
         let same = |other: &Row| {
             if key.is_empty() { *other == row } else { key.iter().all(|k| other[*k] == row[*k]) }
         };
@@ -74,7 +78,9 @@ fn apply(
         };
         match (kind, at) {
             (RowKind::Delete | RowKind::UpdateBefore, Some(at)) => drop(table.remove(at)),
-            (RowKind::Delete | RowKind::UpdateBefore, None) => panic!("a row that is not there goes"),
+            (RowKind::Delete | RowKind::UpdateBefore, None) => {
+                panic!("a row that is not there goes")
+            }
             (RowKind::UpdateAfter, Some(at)) if !key.is_empty() => {
                 for c in (0..row.len()).filter(|c| unknown(*c)) {
                     row[c].clone_from(&table[at][c]);
@@ -93,7 +99,7 @@ fn apply(
 }
 
 /// A value in the form that `record.py` gives it.
-pub fn plain(data_type: &DataType, array: &dyn Array, row: usize) -> Option<String> {
+pub fn plain(column_type: &MysqlType, array: &dyn Array, row: usize) -> Option<String> {
     if array.is_null(row) {
         return None;
     }
@@ -107,7 +113,10 @@ pub fn plain(data_type: &DataType, array: &dyn Array, row: usize) -> Option<Stri
         crc.update(text);
         format!("{prefix}~{}~{:08x}", text.len(), crc.sum())
     };
-    Some(match data_type {
+    if matches!(column_type, MysqlType::Decimal { precision: 39.., .. }) {
+        return Some(array.as_string::<i32>().value(row).to_owned());
+    }
+    Some(match data_type(column_type, &TypeOptions::default()) {
         DataType::TinyInt => array.as_primitive::<Int8Type>().value(row).to_string(),
         DataType::SmallInt => array.as_primitive::<Int16Type>().value(row).to_string(),
         DataType::Int => array.as_primitive::<Int32Type>().value(row).to_string(),
@@ -127,17 +136,8 @@ pub fn plain(data_type: &DataType, array: &dyn Array, row: usize) -> Option<Stri
         DataType::Binary { .. } | DataType::Varbinary { .. } | DataType::Bytes => {
             long(array.as_binary::<i32>().value(row), 'x')
         }
-        // DECIMAL with more than 38 digits is text here and a number there.
-        DataType::String if is_number(array.as_string::<i32>().value(row)) => {
-            array.as_string::<i32>().value(row).to_owned()
-        }
         _ => long(array.as_string::<i32>().value(row).as_bytes(), 't'),
     })
-}
-
-fn is_number(text: &str) -> bool {
-    text.len() == 65
-        || text.contains('.') && text.len() > 30 && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-'))
 }
 
 /// Doubles as both sides would print them.
@@ -152,5 +152,11 @@ fn date(days: i64) -> String {
 
 fn clock(us: i64) -> String {
     let seconds = us / 1_000_000;
-    format!("{:02}:{:02}:{:02}.{:06}", seconds / 3600, seconds / 60 % 60, seconds % 60, us % 1_000_000)
+    format!(
+        "{:02}:{:02}:{:02}.{:06}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        us % 1_000_000
+    )
 }
