@@ -170,7 +170,9 @@ impl DynamicFilesCommitter {
                 if let Some(capped) = pending.capped.get(&progress.table) {
                     wanted.extend(capped.clone());
                 }
-                if covers(&*self.source, &progress.offsets, &wanted)? {
+                // While a snapshot is read from an idle source, epoch after epoch has the same offsets.
+                let reached = progress.checkpoint >= epoch.checkpoint;
+                if reached && covers(&*self.source, &progress.offsets, &wanted)? {
                     tracing::info!(table = %progress.table, checkpoint = %epoch.checkpoint,
                         "the table already holds this epoch of the restored checkpoint");
                     pending.tables.remove(&progress.table);
