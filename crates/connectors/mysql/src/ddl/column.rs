@@ -317,14 +317,20 @@ impl ColumnDefinition {
             float_scale: self.float_scale,
             comment: self.comment.clone(),
         };
-        column.default = self.default.resolve(&column);
+        column.default = self.default.resolve(&column, mode);
         column
     }
 }
 
 impl DeclaredDefault {
     /// The default of this column.
-    pub fn resolve(&self, column: &MysqlColumn) -> MysqlDefault {
+    pub fn resolve(&self, column: &MysqlColumn, mode: &SqlMode) -> MysqlDefault {
+        let fsp = match column.column_type {
+            MysqlType::Time { fsp }
+            | MysqlType::DateTime { fsp }
+            | MysqlType::Timestamp { fsp } => Some(usize::from(fsp)),
+            _ => None,
+        };
         let is_bit = matches!(column.column_type, MysqlType::Bit { .. });
         match self {
             DeclaredDefault::Known(MysqlDefault::None) => {
@@ -334,11 +340,24 @@ impl DeclaredDefault {
             DeclaredDefault::Known(MysqlDefault::Text(text)) if is_bit => {
                 MysqlDefault::Bytes(text.as_bytes().to_vec())
             }
+            DeclaredDefault::Known(MysqlDefault::Text(text)) if !mode.rounds_fractions => {
+                let text = fsp.map_or(&**text, |fsp| cut_fraction(text, fsp));
+                MysqlDefault::Text(text.into())
+            }
             DeclaredDefault::Known(default) => default.clone(),
             DeclaredDefault::Number(number) if is_bit => number
                 .parse::<u64>()
                 .map_or(MysqlDefault::Expression, |n| MysqlDefault::Bytes(n.to_be_bytes().into())),
             DeclaredDefault::Number(number) => MysqlDefault::Text(number.clone()),
         }
+    }
+}
+
+/// Without the digits of a second beyond `fsp`.
+fn cut_fraction(text: &str, fsp: usize) -> &str {
+    match text.find('.') {
+        Some(point) if fsp == 0 => &text[..point],
+        Some(point) => text.get(..=point + fsp).unwrap_or(text),
+        None => text,
     }
 }

@@ -81,8 +81,10 @@ fn from_text(
         MysqlType::Float | MysqlType::Double => {
             let value: f64 = text.trim().parse().ok().filter(|v: &f64| v.is_finite())?;
             let value = column.float_scale.map_or(value, |scale| {
+                // As the servers do it: only the fraction is scaled, and ties go to the even digit.
                 let unit = 10f64.powi(i32::from(scale));
-                (value * unit).round() / unit
+                let whole = value.floor();
+                whole + ((value - whole) * unit).round_ties_even() / unit
             });
             Some(Literal::Double(if *data_type == DataType::Float {
                 f64::from(value as f32)

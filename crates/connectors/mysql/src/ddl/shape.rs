@@ -5,7 +5,9 @@ use std::sync::Arc;
 use lakeward_core::ColumnPlace;
 
 use super::SqlMode;
-use super::statement::{AlterClause, AlterTable, ColumnDefinition, TableDefinition};
+use super::statement::{
+    AlterClause, AlterTable, ColumnDefinition, DeclaredCharset, TableDefinition,
+};
 use crate::model::{MysqlColumn, MysqlDefault, MysqlTable, MysqlType};
 
 /// A table after an ALTER, with where its columns come from.
@@ -142,8 +144,7 @@ impl<'a> Draft<'a> {
         Self { alter, mode, slots: Vec::new(), primary_key: Vec::new(), charset, convert_to }
     }
 
-    /// Drops, renames and changes each column where it stands. A CHANGE with a place takes its column out until
-    /// [`Draft::new_and_moved_columns`].
+    /// Drops, renames and changes each column where it stands.
     fn existing_columns(&mut self, before: &MysqlTable) -> Result<(), String> {
         for clause in &self.alter.clauses {
             let (name, if_exists) = match clause {
@@ -165,18 +166,17 @@ impl<'a> Draft<'a> {
                 let Some(current) = &mut column else { break };
                 match clause {
                     AlterClause::DropColumn { name, .. } if same(name, &old.name) => column = None,
-                    AlterClause::ChangeColumn { from, column: definition, place, .. }
+                    AlterClause::ChangeColumn { from, column: definition, .. }
                         if same(from, &old.name) =>
                     {
                         redeclared = true;
-                        let resolved = definition.resolve(&self.charset, self.mode);
-                        column = place.is_none().then_some(resolved);
+                        column = Some(self.resolve(definition));
                     }
                     AlterClause::RenameColumn { from, to, .. } if same(from, &old.name) => {
                         current.name = to.clone();
                     }
                     AlterClause::SetDefault { name, default, .. } if same(name, &old.name) => {
-                        current.default = default.resolve(current);
+                        current.default = default.resolve(current, self.mode);
                     }
                     AlterClause::SetInvisible { name, invisible } if same(name, &old.name) => {
                         current.invisible = *invisible;
@@ -185,7 +185,7 @@ impl<'a> Draft<'a> {
                 }
             }
             if let Some(mut column) = column {
-                if let Some(charset) = &self.convert_to {
+                if let (Some(charset), false) = (&self.convert_to, redeclared) {
                     convert(&mut column, charset);
                 }
                 let origin = Some(Origin { index, redeclared });
@@ -198,39 +198,31 @@ impl<'a> Draft<'a> {
     /// In the statement's order, each placed among those that stand already.
     fn new_and_moved_columns(&mut self, before: &MysqlTable) -> Result<(), String> {
         for clause in &self.alter.clauses {
-            let (definition, place, index) = match clause {
-                AlterClause::AddColumn { column, if_not_exists: true, .. }
-                    if before.index_of(&column.name).is_some() =>
-                {
-                    continue;
+            match clause {
+                AlterClause::AddColumn { column, place, if_not_exists } => {
+                    let name = &column.name;
+                    let is_there = self.position(name).is_some();
+                    if *if_not_exists && (is_there || before.index_of(name).is_some()) {
+                        continue;
+                    }
+                    if is_there {
+                        return Err(format!("it adds column {name}, which is known already"));
+                    }
+                    let slot = Slot { column: self.resolve(column), origin: None };
+                    self.insert(slot, place.as_ref())?;
                 }
-                AlterClause::AddColumn { column, if_not_exists: true, .. }
-                    if self.position(&column.name).is_some() =>
-                {
-                    continue;
+                AlterClause::ChangeColumn { column, place: Some(place), .. } => {
+                    let Some(at) = self.position(&column.name) else { continue };
+                    let slot = self.slots.remove(at);
+                    self.insert(slot, Some(place))?;
                 }
-                AlterClause::AddColumn { column, place, .. } => (column, place.as_ref(), None),
-                AlterClause::ChangeColumn { from, column, place: Some(place), .. } => {
-                    let Some(index) = before.index_of(from) else { continue };
-                    (column, Some(place), Some(index))
-                }
-                _ => continue,
-            };
-            self.insert(definition, place, index)?;
+                _ => {}
+            }
         }
         Ok(())
     }
 
-    fn insert(
-        &mut self,
-        definition: &ColumnDefinition,
-        place: Option<&ColumnPlace>,
-        index: Option<usize>,
-    ) -> Result<(), String> {
-        let name = &definition.name;
-        if self.position(name).is_some() {
-            return Err(format!("it adds column {name}, which is known already"));
-        }
+    fn insert(&mut self, slot: Slot, place: Option<&ColumnPlace>) -> Result<(), String> {
         let at = match place {
             None | Some(ColumnPlace::Last) => self.slots.len(),
             Some(ColumnPlace::First) => 0,
@@ -240,15 +232,21 @@ impl<'a> Draft<'a> {
                     .ok_or_else(|| format!("it puts a column after {after}, which is not known"))?
             }
         };
-        let mut column = definition.resolve(&self.charset, self.mode);
-        if let Some(charset) = &self.convert_to
-            && index.is_some()
-        {
-            convert(&mut column, charset);
-        }
-        let origin = index.map(|index| Origin { index, redeclared: true });
-        self.slots.insert(at, Slot { column, origin });
+        self.slots.insert(at, slot);
         Ok(())
+    }
+
+    /// CONVERT TO also overrides the character sets that the statement itself gives to columns.
+    fn resolve(&self, definition: &ColumnDefinition) -> MysqlColumn {
+        let is_binary = definition.charset == DeclaredCharset::Named("binary".into());
+        match &self.convert_to {
+            Some(charset) if !is_binary => {
+                let charset = DeclaredCharset::Named(charset.clone());
+                let definition = ColumnDefinition { charset, ..definition.clone() };
+                definition.resolve(&self.charset, self.mode)
+            }
+            _ => definition.resolve(&self.charset, self.mode),
+        }
     }
 
     fn position(&self, name: &str) -> Option<usize> {

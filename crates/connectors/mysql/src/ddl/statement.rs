@@ -28,6 +28,8 @@ pub struct SqlMode {
     pub oracle: bool,
     /// A value that does not fit makes the statement fail. Where this is off, an ALTER may bend values silently.
     pub strict: bool,
+    /// Fractions of a second that a column does not hold are rounded; otherwise they are cut.
+    pub rounds_fractions: bool,
     /// Off: TIMESTAMP columns are NOT NULL unless they say NULL, and the first one maintains itself.
     pub explicit_defaults_for_timestamp: bool,
 }
@@ -42,13 +44,14 @@ impl SqlMode {
             real_as_float: false,
             oracle: false,
             strict: true,
+            rounds_fractions: flavor == Flavor::MySql,
             explicit_defaults_for_timestamp: true,
         }
     }
 
     /// From the `sql_mode` bits of a query event's status variables.
     pub fn from_bits(flavor: Flavor, bits: u64, explicit_defaults_for_timestamp: bool) -> Self {
-        let has = |bit: u32| bits & (1 << bit) != 0;
+        let has = |bit: u32| bits & (1u64 << bit) != 0;
         Self {
             flavor,
             ansi_quotes: has(2),
@@ -56,6 +59,12 @@ impl SqlMode {
             real_as_float: has(0),
             oracle: flavor == Flavor::MariaDb && has(9),
             strict: has(21) || has(22),
+            rounds_fractions: match flavor {
+                // TIME_TRUNCATE_FRACTIONAL
+                Flavor::MySql => !has(32),
+                // TIME_ROUND_FRACTIONAL
+                Flavor::MariaDb => has(34),
+            },
             explicit_defaults_for_timestamp,
         }
     }
