@@ -155,6 +155,7 @@ mod tests {
             virtual_column: false,
             invisible: false,
             compressed: false,
+            float_scale: None,
             comment: None,
         };
         MysqlTable {
