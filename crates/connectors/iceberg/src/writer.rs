@@ -274,6 +274,8 @@ impl TableWriter {
         let chosen = select_rows(&layout, &batches, &outcome.puts)?;
         drop(batches);
         for rows in chosen {
+            // Encoding is long work for one turn of a task.
+            tokio::task::yield_now().await;
             let rows = bound.conform.strict(&rows)?;
             let start = places.len();
             places.resize(start + rows.num_rows(), Place { file: 0, row: 0 });
@@ -449,5 +451,9 @@ pub(crate) fn data_folder(metadata: &TableMetadata) -> String {
     }
 }
 
+#[cfg(test)]
+mod evolution;
+#[cfg(test)]
+mod speed;
 #[cfg(test)]
 mod tests;

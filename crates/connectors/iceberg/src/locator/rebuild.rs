@@ -38,15 +38,16 @@ pub(crate) async fn rebuild(
     share: &Share,
 ) -> Result<Locator> {
     let mut locator = Locator::new(plan.clone());
-    let fields =
-        plan.fields
-            .iter()
-            .map(|id| {
-                schema.field_by_id(*id).cloned().ok_or_else(|| {
-                    Error::bug("a key column is not in the schema").with("field", id)
-                })
-            })
-            .collect::<Result<Vec<NestedFieldRef>>>()?;
+    // Rows that were written later may be wider than those that are being written now.
+    let newest = handle.metadata()?.current_schema().clone();
+    let fields = plan
+        .fields
+        .iter()
+        .map(|id| {
+            let field = newest.field_by_id(*id).or_else(|| schema.field_by_id(*id)).cloned();
+            field.ok_or_else(|| Error::bug("a key column is not in the schema").with("field", id))
+        })
+        .collect::<Result<Vec<NestedFieldRef>>>()?;
     let sources = sources(handle).await?;
     let table = handle.table();
     let mut batches = futures::stream::iter(sources)

@@ -28,11 +28,11 @@ use crate::read_rows::{FileToRead, read_columns};
 use crate::table_state::{LiveFile, TableState};
 use crate::types::iceberg_type;
 
-type Row = (i32, Option<String>, Option<i64>);
+pub(super) type Row = (i32, Option<String>, Option<i64>);
 
 /// What a table of the test looks like: `id`, `s`, `n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// Key `id`.
     Narrow,
     /// Key `s, id`, hashed.
@@ -41,7 +41,7 @@ enum Kind {
 }
 
 #[derive(Debug, Clone)]
-struct Setup {
+pub(super) struct Setup {
     kind: Kind,
     writers: usize,
     buffer_bytes: usize,
@@ -49,17 +49,17 @@ struct Setup {
     target_size_bytes: u64,
 }
 
-struct Lake {
-    handle: Arc<TableHandle>,
-    schema: Arc<TableSchema>,
+pub(super) struct Lake {
+    pub(super) handle: Arc<TableHandle>,
+    pub(super) schema: Arc<TableSchema>,
     setup: Setup,
-    writers: Vec<TableWriter>,
+    pub(super) writers: Vec<TableWriter>,
     attempt: u64,
     /// Rows that are in no batch yet.
-    rows: Vec<(RowKind, Row, [bool; 3])>,
+    pub(super) rows: Vec<(RowKind, Row, [bool; 3])>,
 }
 
-fn source_schema(kind: Kind) -> TableSchema {
+pub(super) fn source_schema(kind: Kind) -> TableSchema {
     let key: &[&str] = match kind {
         Kind::Narrow => &["id"],
         Kind::Hashed => &["s", "id"],
@@ -85,47 +85,83 @@ fn lake_schema(source: &TableSchema) -> Schema {
     Schema::builder().with_schema_id(0).with_fields(fields).build().unwrap()
 }
 
+/// An empty table as the catalog would have created it.
+pub(super) async fn table_handle(
+    schema: &TableSchema,
+    partition: Option<(&str, Transform)>,
+    file_io: FileIO,
+    root: &str,
+) -> Arc<TableHandle> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let lake_schema = lake_schema(schema);
+    let spec = match partition {
+        None => UnboundPartitionSpec::builder().build(),
+        Some((column, transform)) => {
+            let bound = PartitionSpec::builder(lake_schema.clone())
+                .add_partition_field(column, "p", transform)
+                .unwrap();
+            bound.build().unwrap().into_unbound()
+        }
+    };
+    let location = format!("{root}/t{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let ids = properties::encode_schema_ids(&BTreeMap::from([(1, 0)])).unwrap();
+    let properties = HashMap::from([(properties::SCHEMA_IDS.to_string(), ids)]);
+    let order = SortOrder::unsorted_order();
+    let metadata = TableMetadataBuilder::new(
+        lake_schema,
+        spec,
+        order,
+        location,
+        FormatVersion::V2,
+        properties,
+    )
+    .unwrap()
+    .build()
+    .unwrap()
+    .metadata;
+    let handle = TableHandle::new(TableId::new("d", "t"), file_io);
+    let state = TableState {
+        metadata: Arc::new(metadata),
+        metadata_location: "memory://lake/m".into(),
+        files: BTreeMap::new(),
+        shared_deletes: Vec::new(),
+        manifests: Vec::new(),
+    };
+    let guard = handle.lock().await;
+    handle.install(&guard, Some(state));
+    drop(guard);
+    Arc::new(handle)
+}
+
+/// What the committer does to the table's state.
+pub(super) async fn commit(handle: &TableHandle) {
+    let guard = handle.lock().await;
+    let mut state = (*handle.state().unwrap()).clone();
+    let pending = handle.pending();
+    for new in pending.iter().flat_map(|work| &work.files) {
+        let ordinal = handle.ordinal_of(new.file.file_path());
+        state.files.insert(ordinal, Arc::new(live(ordinal, new)));
+    }
+    for (path, positions) in pending.iter().flat_map(|work| &work.deletes) {
+        let ordinal = handle.ordinal_of(path);
+        let file = Arc::make_mut(state.files.get_mut(&ordinal).expect("a known file"));
+        let known = file.deleted.get_or_insert_default();
+        assert!(known.is_disjoint(positions), "a position was reported twice");
+        assert!(positions.max().is_some_and(|last| last < file.rows));
+        *Arc::make_mut(known) |= positions;
+    }
+    handle.install(&guard, Some(state));
+    handle.settle(&guard, pending.iter().map(|work| work.id));
+}
+
 impl Lake {
-    async fn new(setup: Setup) -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
+    pub(super) async fn new(setup: Setup) -> Self {
         let schema = source_schema(setup.kind);
-        let lake_schema = lake_schema(&schema);
-        let spec = match setup.partition {
-            None => UnboundPartitionSpec::builder().build(),
-            Some((column, transform)) => {
-                let bound = PartitionSpec::builder(lake_schema.clone())
-                    .add_partition_field(column, "p", transform)
-                    .unwrap();
-                bound.build().unwrap().into_unbound()
-            }
-        };
-        let location = format!("memory://lake/t{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let ids = properties::encode_schema_ids(&BTreeMap::from([(1, 0)])).unwrap();
-        let metadata = TableMetadataBuilder::new(
-            lake_schema,
-            spec,
-            SortOrder::unsorted_order(),
-            location,
-            FormatVersion::V2,
-            HashMap::from([(properties::SCHEMA_IDS.to_string(), ids)]),
-        )
-        .unwrap()
-        .build()
-        .unwrap()
-        .metadata;
-        let handle = TableHandle::new(TableId::new("d", "t"), FileIO::new_with_memory());
-        let state = TableState {
-            metadata: Arc::new(metadata),
-            metadata_location: "memory://lake/m".into(),
-            files: BTreeMap::new(),
-            shared_deletes: Vec::new(),
-            manifests: Vec::new(),
-        };
-        let guard = handle.lock().await;
-        handle.install(&guard, Some(state));
-        drop(guard);
+        let handle =
+            table_handle(&schema, setup.partition, FileIO::new_with_memory(), "memory://lake")
+                .await;
         let mut lake = Self {
-            handle: Arc::new(handle),
+            handle,
             schema: Arc::new(schema),
             setup,
             writers: Vec::new(),
@@ -137,7 +173,7 @@ impl Lake {
     }
 
     /// New writers, as after a crash right behind a barrier.
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.attempt += 1;
         let parallelism = self.setup.writers;
         let writer = |index| {
@@ -164,7 +200,7 @@ impl Lake {
     }
 
     /// Sends the gathered rows to the writers that own them.
-    async fn cut(&mut self) -> Result<()> {
+    pub(super) async fn cut(&mut self) -> Result<()> {
         if self.rows.is_empty() {
             return Ok(());
         }
@@ -208,7 +244,7 @@ impl Lake {
         Ok(())
     }
 
-    async fn barrier(&mut self, commit: bool) -> Result<()> {
+    pub(super) async fn barrier(&mut self, commit: bool) -> Result<()> {
         self.cut().await?;
         for writer in &mut self.writers {
             let done = writer.complete_files().await?;
@@ -222,38 +258,13 @@ impl Lake {
             }
         }
         if commit {
-            self.commit().await;
+            self::commit(&self.handle).await;
         }
         Ok(())
     }
 
-    /// What the committer does to the table's state.
-    async fn commit(&self) {
-        let guard = self.handle.lock().await;
-        let mut state = (*self.handle.state().unwrap()).clone();
-        let pending = self.handle.pending();
-        for work in &pending {
-            for new in &work.files {
-                let ordinal = self.handle.ordinal_of(new.file.file_path());
-                state.files.insert(ordinal, Arc::new(live(ordinal, new)));
-            }
-        }
-        for work in &pending {
-            for (path, positions) in &work.deletes {
-                let ordinal = self.handle.ordinal_of(path);
-                let file = Arc::make_mut(state.files.get_mut(&ordinal).expect("a known file"));
-                let known = file.deleted.get_or_insert_default();
-                assert!(known.is_disjoint(positions), "a position was reported twice");
-                assert!(positions.max().is_some_and(|last| last < file.rows));
-                *Arc::make_mut(known) |= positions;
-            }
-        }
-        self.handle.install(&guard, Some(state));
-        self.handle.settle(&guard, pending.iter().map(|work| work.id));
-    }
-
     /// All rows of the committed table, sorted.
-    async fn contents(&self) -> Vec<Row> {
+    pub(super) async fn contents(&self) -> Vec<Row> {
         let state = self.handle.state().unwrap();
         let fields = state.metadata.current_schema().as_struct().fields().to_vec();
         let mut rows = Vec::new();
@@ -500,7 +511,7 @@ async fn run(setup: Setup, steps: Vec<Step>) -> std::result::Result<(), TestCase
     Ok(())
 }
 
-fn wait<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
@@ -516,7 +527,7 @@ proptest! {
     }
 }
 
-fn plain(kind: Kind) -> Setup {
+pub(super) fn plain(kind: Kind) -> Setup {
     Setup { kind, writers: 1, buffer_bytes: 1 << 20, partition: None, target_size_bytes: 1 << 20 }
 }
 
