@@ -4,6 +4,7 @@
     {"op": "rows", "metadata": FILE, "reader": R, "out": FILE} rows as lines {"r": [text or null, ...]}; R: duckdb, pyiceberg
     {"op": "rewrite", "catalog": FILE, "warehouse": URI, "table": "ns.name"}   a foreign writer replaces all data files
     {"op": "append", ..., "rows": {column: [values]}}          a foreign writer appends
+    {"op": "create", ..., "fields": [Iceberg's JSON], "rows": {column: [values]}}  a foreign writer makes a table
     {"op": "expire", ..., "keep": N}                           a foreign writer expires all but the newest N snapshots
 
 Values are texts in one form for both readers: integers and decimals in digits, floats in the shortest digits that come
@@ -71,6 +72,8 @@ def table(location):
         "partition": [names.get(p["source-id"], "?") for p in spec["fields"] if p["transform"] != "void"],
         "properties": m.get("properties", {}),
         "snapshot": None if m.get("current-snapshot-id") in (None, -1) else m["current-snapshot-id"],
+        "last_sequence_number": m.get("last-sequence-number", 0),
+        "committed_ms": [s["timestamp-ms"] for s in m.get("snapshots", ())],
         "summaries": [s.get("summary", {}) for s in m.get("snapshots", ())],
     }
 
@@ -136,6 +139,20 @@ def again(action):
     raise RuntimeError("the foreign writer lost 50 races")
 
 
+def create(catalog, warehouse, table, fields, rows):
+    import pyarrow as pa
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.schema import Schema
+    found = SqlCatalog("lake", uri=f"sqlite:///{catalog}", warehouse=warehouse)
+    schema = Schema.model_validate({"type": "struct", "schema-id": 0, "fields": fields})
+    found.create_namespace_if_not_exists(table.rsplit(".", 1)[0])
+    made = found.create_table(tuple(table.rsplit(".", 1)), schema)
+    arrow = made.schema().as_arrow()
+    columns = [pa.array(rows[f.name]).cast(f.type) for f in arrow]
+    made.append(pa.table(columns, schema=arrow))
+    return {}
+
+
 def rewrite(**where):
     def action():
         t = open_table(where["catalog"], where["warehouse"], where["table"])
@@ -165,7 +182,8 @@ def expire(**where):
     return again(action)
 
 
-OPERATIONS = {"tables": tables, "rows": rows, "rewrite": rewrite, "append": append, "expire": expire}
+OPERATIONS = {"tables": tables, "rows": rows, "rewrite": rewrite, "append": append, "expire": expire,
+              "create": create}
 
 for line in sys.stdin:
     request = json.loads(line)

@@ -53,6 +53,9 @@ pub struct LakeTable {
     pub partition: Vec<String>,
     pub properties: std::collections::BTreeMap<String, String>,
     pub snapshot: Option<i64>,
+    pub last_sequence_number: u64,
+    /// When the snapshots that are still there were made, oldest first.
+    pub committed_ms: Vec<i64>,
     /// Summaries of the snapshots that are still there.
     pub summaries: Vec<std::collections::BTreeMap<String, String>>,
 }
@@ -143,6 +146,11 @@ impl Lake {
     /// A foreign writer appends rows, given as columns.
     pub fn append(&self, table: &str, rows: Value) -> Result<()> {
         self.act("append", table, &[("rows", rows)]).map(drop)
+    }
+
+    /// A foreign writer makes a table: fields in Iceberg's JSON, rows as columns.
+    pub fn create(&self, table: &str, fields: Value, rows: Value) -> Result<()> {
+        self.act("create", table, &[("fields", fields), ("rows", rows)]).map(drop)
     }
 
     /// A foreign writer expires all but the newest snapshots of a table.

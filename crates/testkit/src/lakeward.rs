@@ -80,10 +80,15 @@ impl Lakeward {
     }
 
     pub fn in_folder(folder: &Path, pipeline: &Pipeline) -> Result<Self> {
+        Self::of_binary(binary()?, folder, pipeline)
+    }
+
+    /// With a binary that was built elsewhere.
+    pub fn of_binary(binary: PathBuf, folder: &Path, pipeline: &Pipeline) -> Result<Self> {
         let lakeward = Self {
             folder: folder.to_owned(),
             _owned: None,
-            binary: binary()?,
+            binary,
             port: free_port()?,
             envs: Vec::new(),
             process: None,
@@ -102,12 +107,6 @@ impl Lakeward {
 
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.envs.push((name.into(), value.into()));
-        self
-    }
-
-    /// Runs another build of the binary.
-    pub fn with_binary(mut self, binary: PathBuf) -> Self {
-        self.binary = binary;
         self
     }
 

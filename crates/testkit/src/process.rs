@@ -150,10 +150,19 @@ impl Guarded {
         Ok(())
     }
 
-    /// Highest resident memory so far, in bytes.
+    /// Highest resident memory so far.
     pub fn peak_memory_bytes(&self) -> Option<u64> {
+        self.memory_bytes("VmHWM:")
+    }
+
+    /// Resident memory now.
+    pub fn resident_memory_bytes(&self) -> Option<u64> {
+        self.memory_bytes("VmRSS:")
+    }
+
+    fn memory_bytes(&self, field: &str) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).ok()?;
-        let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+        let line = status.lines().find(|l| l.starts_with(field))?;
         let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
         Some(kib * 1024)
     }

@@ -1,0 +1,78 @@
+//! Who may depend on whom: the rules of ARCHITECTURE.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::metadata::Metadata;
+
+const CONNECTORS: &[&str] = &["lakeward-mysql", "lakeward-iceberg", "lakeward-values"];
+
+/// What a crate of this project may be built with, of this project.
+fn may_use(name: &str) -> Option<&'static [&'static str]> {
+    Some(match name {
+        "lakeward-core" => &[],
+        "lakeward-operators" | "lakeward-runtime" => &["lakeward-core"],
+        connector if CONNECTORS.contains(&connector) => &["lakeward-core"],
+        "lakeward-query" => &["lakeward-core", "lakeward-iceberg"],
+        "lakeward" => &[
+            "lakeward-core",
+            "lakeward-operators",
+            "lakeward-runtime",
+            "lakeward-mysql",
+            "lakeward-iceberg",
+            "lakeward-values",
+            "lakeward-query",
+        ],
+        "lakeward-testkit" => {
+            &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward-values"]
+        }
+        "xtask" => &["lakeward-testkit"],
+        _ => return None,
+    })
+}
+
+/// Libraries that only some crates may name.
+const RESERVED: &[(&str, &[&str])] = &[
+    ("tokio", &["lakeward-core", "lakeward-operators"]),
+    ("serde-saphyr", &["lakeward-core", "lakeward-operators", "lakeward-runtime"]),
+    ("clap", &["lakeward-core", "lakeward-operators", "lakeward-runtime"]),
+    ("mysql_async", &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward"]),
+    ("iceberg", &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward"]),
+    ("datafusion", &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward"]),
+];
+
+pub fn crates(metadata: &Metadata) -> Vec<String> {
+    let ours: BTreeSet<&str> = metadata.members().map(|p| p.name.as_str()).collect();
+    let mut problems = Vec::new();
+    for package in metadata.members() {
+        let Some(allowed) = may_use(&package.name) else {
+            problems.push(format!("no rule says what the crate {} may use", package.name));
+            continue;
+        };
+        for used in package.built_with() {
+            if ours.contains(used) && !allowed.contains(&used) {
+                problems.push(format!("{} must not use {used}", package.name));
+            }
+            for (library, barred) in RESERVED {
+                if used == *library && barred.contains(&package.name.as_str()) {
+                    problems.push(format!("{} must not use {library}", package.name));
+                }
+            }
+        }
+    }
+    problems
+}
+
+/// Two arrows in one tree cannot exchange batches.
+pub fn one_arrow(metadata: &Metadata) -> Vec<String> {
+    let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for library in metadata.libraries() {
+        if library.name.starts_with("arrow-") || ["arrow", "parquet"].contains(&&*library.name) {
+            versions.entry(&library.name).or_default().insert(&library.version);
+        }
+    }
+    versions
+        .into_iter()
+        .filter(|(_, versions)| versions.len() > 1)
+        .map(|(name, versions)| format!("{name} is there in several versions: {versions:?}"))
+        .collect()
+}

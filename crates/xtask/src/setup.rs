@@ -1,0 +1,88 @@
+//! Installs what tests and demo need, where it is missing: nothing is touched that is there.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use lakeward_testkit::process::find_program;
+use lakeward_testkit::require;
+use lakeward_testkit::{mariadb, mysql9, venv};
+
+use crate::build::run;
+
+/// Everything; returns the names for [`require::REQUIRED`].
+pub fn everything() -> Result<String> {
+    mariadb_server()?;
+    readers()?;
+    mysql9::fetch().context("MySQL 9 is needed for its tests")?;
+    Ok(format!("mariadb,mysql9,{}", venv::NAME))
+}
+
+pub fn mariadb_server() -> Result<()> {
+    if mariadb::find().is_err() {
+        // The core package has the server without a service that would be started.
+        install(&["mariadb-server-core"])?;
+    }
+    mariadb::find()
+}
+
+/// DuckDB and PyIceberg, which read the lake back.
+pub fn readers() -> Result<()> {
+    if venv::find().is_ok() {
+        return Ok(());
+    }
+    let has_venv = Command::new("python3")
+        .args(["-c", "import ensurepip, venv"])
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !has_venv {
+        install(&["python3-venv"])?;
+    }
+    println!("installing DuckDB and PyIceberg into the cache folder");
+    venv::install().map(drop)
+}
+
+/// The program that reads a server's log, for the benchmark.
+#[cfg(feature = "servers")]
+pub fn mariadb_client() -> Result<()> {
+    if find_program("mariadb-binlog").is_none() {
+        install(&["mariadb-client"])?;
+    }
+    find_program("mariadb-binlog").map(drop).context("mariadb-binlog is missing")
+}
+
+fn install(packages: &[&str]) -> Result<()> {
+    let names = packages.join(" ");
+    if find_program("apt-get").is_none() {
+        bail!("please install {names} with the package manager of this system");
+    }
+    println!("installing {names}");
+    let sudo = find_program("sudo").filter(|_| !is_root());
+    let apt_get = |arguments: &[&str]| {
+        let mut command = match &sudo {
+            Some(sudo) => {
+                let mut command = Command::new(sudo);
+                command.arg("apt-get");
+                command
+            }
+            None => Command::new("apt-get"),
+        };
+        command.env("DEBIAN_FRONTEND", "noninteractive").args(arguments);
+        command
+    };
+    run(&mut apt_get(&["update", "-qq"]))?;
+    run(apt_get(&["install", "-qq", "-y", "--no-install-recommends"]).args(packages))
+        .with_context(|| format!("could not install {names}; please install it by hand"))
+}
+
+fn is_root() -> bool {
+    std::os::unix::fs::MetadataExt::uid(&match std::fs::metadata("/proc/self") {
+        Ok(metadata) => metadata,
+        Err(_) => return false,
+    }) == 0
+}
+
+/// The environment variable and value under which a missing server fails a test.
+pub fn required(names: &str) -> (&'static str, &str) {
+    (require::REQUIRED, names)
+}
