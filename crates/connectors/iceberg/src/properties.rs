@@ -1,6 +1,6 @@
 //! The table properties that we keep our own bookkeeping in. They change in the same commit as what they speak of.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use iceberg::spec::TableMetadata;
 use lakeward_core::{
@@ -21,7 +21,7 @@ pub fn offsets(pipeline: &PipelineId) -> String {
     format!("lakeward.{pipeline}.offsets")
 }
 
-/// The position of the last DDL that was applied.
+/// The positions of the last DDL that were applied.
 pub fn applied_ddl(pipeline: &PipelineId) -> String {
     format!("lakeward.{pipeline}.applied-ddl")
 }
@@ -57,7 +57,13 @@ pub struct Marker {
 }
 
 pub fn marker(metadata: &TableMetadata, pipeline: &PipelineId) -> Result<Option<Marker>> {
-    let properties = metadata.properties();
+    marker_in(metadata.properties(), pipeline)
+}
+
+pub fn marker_in(
+    properties: &HashMap<String, String>,
+    pipeline: &PipelineId,
+) -> Result<Option<Marker>> {
     let (Some(checkpoint), Some(text)) = (
         properties.get(&max_committed_checkpoint_id(pipeline)),
         properties.get(&offsets(pipeline)),
@@ -71,18 +77,24 @@ pub fn marker(metadata: &TableMetadata, pipeline: &PipelineId) -> Result<Option<
     Ok(Some(Marker { checkpoint: CheckpointId(checkpoint), offsets }))
 }
 
-pub fn ddl_position(metadata: &TableMetadata, pipeline: &PipelineId) -> Result<Option<Position>> {
-    let Some(text) = metadata.properties().get(&applied_ddl(pipeline)) else {
-        return Ok(None);
-    };
-    let position = text
-        .split_once(':')
-        .and_then(|(hi, lo)| Some(Position { hi: hi.parse().ok()?, lo: lo.parse().ok()? }));
-    position.map(Some).ok_or_else(|| {
-        Error::config("the table's applied-ddl property was changed by hand and cannot be read")
-    })
+pub fn decode_position(text: &str) -> Option<Position> {
+    let (hi, lo) = text.split_once(':')?;
+    Some(Position { hi: hi.parse().ok()?, lo: lo.parse().ok()? })
 }
 
 pub fn encode_position(position: Position) -> String {
     format!("{}:{}", position.hi, position.lo)
 }
+
+// Keys of the snapshot summary.
+pub const SUMMARY_PIPELINE: &str = "lakeward.pipeline";
+pub const SUMMARY_CHECKPOINT: &str = "lakeward.checkpoint-id";
+/// The source position that the snapshot brings the table to.
+pub const SUMMARY_OFFSETS: &str = "lakeward.offsets";
+/// The attempt and its token.
+pub const SUMMARY_ATTEMPT: &str = "lakeward.attempt";
+/// When the source committed the newest row, in milliseconds since the epoch.
+pub const SUMMARY_COMMIT_MS: &str = "lakeward.source-commit-ms";
+pub const SUMMARY_SOURCE_ROWS: &str = "lakeward.source-rows";
+/// The table's content starts over with this snapshot: what is older says nothing about progress.
+pub const SUMMARY_RESET: &str = "lakeward.reset";

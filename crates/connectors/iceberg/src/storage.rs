@@ -78,6 +78,13 @@ impl Lake {
             .await;
     }
 
+    pub async fn delete_folder(&self, location: &str) -> Result<()> {
+        self.file_io
+            .delete_prefix(location)
+            .await
+            .or_err(ErrorKind::Transient, format!("could not delete {location}"))
+    }
+
     /// Returns when the files survive a power failure. Object stores promise that by themselves; local files are synced,
     /// many at once, so that the file system can write its journal once for all.
     pub async fn make_durable(

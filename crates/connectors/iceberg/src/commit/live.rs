@@ -185,3 +185,18 @@ async fn apply_shared(
     }
     Ok(())
 }
+
+/// True when both hold the same rows at the same places, so that what a locator knows stays true. Deletes that another
+/// program added are no matter: a locator may know rows that are gone.
+pub(crate) fn same_rows(before: &TableState, after: &TableState) -> bool {
+    before.metadata.uuid() == after.metadata.uuid()
+        && before.files.len() == after.files.len()
+        && before.files.keys().all(|ordinal| after.files.contains_key(ordinal))
+        && identifier(before) == identifier(after)
+}
+
+fn identifier(state: &TableState) -> Vec<i32> {
+    let mut ids: Vec<i32> = state.metadata.current_schema().identifier_field_ids().collect();
+    ids.sort_unstable();
+    ids
+}
