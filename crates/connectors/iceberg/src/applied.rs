@@ -61,7 +61,8 @@ impl Gone {
     }
 
     pub(crate) fn encode(&self) -> Result<String> {
-        serde_json::to_string(self).or_err(ErrorKind::Bug, "could not encode a dropped table's note")
+        serde_json::to_string(self)
+            .or_err(ErrorKind::Bug, "could not encode a dropped table's note")
     }
 }
 

@@ -134,8 +134,7 @@ impl IcebergCommitter {
         self.metrics.missed.add(missed);
         mark_progress(&mut changes, &self.session.incarnation, epoch, &work)?;
         let workshop = self.session.workshop(self.clock.now_ms());
-        let prepared =
-            workshop.prepare(&job.handle, &state, Start::of(&state), changes).await?;
+        let prepared = workshop.prepare(&job.handle, &state, Start::of(&state), changes).await?;
         let ready = stage(&self.session, &state, prepared, work).await?;
         Ok(Step::Ready(Box::new(ready)))
     }
@@ -150,7 +149,9 @@ impl IcebergCommitter {
         env.faults.at("before-catalog-commit")?;
         let sent = env.catalog.commit(&self.session.incarnation, &changes).await;
         let outcome = match sent {
-            Ok(CommitOutcome::Done) => env.faults.at("catalog-answer-lost").map(|()| CommitOutcome::Done),
+            Ok(CommitOutcome::Done) => {
+                env.faults.at("catalog-answer-lost").map(|()| CommitOutcome::Done)
+            }
             other => other,
         };
         match outcome {
@@ -183,7 +184,9 @@ impl IcebergCommitter {
 
     async fn install(&self, jobs: &mut [Job]) {
         for job in jobs {
-            let Step::Ready(ready) = std::mem::replace(&mut job.step, Step::Build) else { continue };
+            let Step::Ready(ready) = std::mem::replace(&mut job.step, Step::Build) else {
+                continue;
+            };
             let Ready { new, prepared, work, .. } = *ready;
             self.metrics.snapshots.add(1);
             self.metrics.data_files.add(work.files.len() as u64);
@@ -227,10 +230,8 @@ async fn stage(
     mut prepared: Prepared,
     work: Work,
 ) -> Result<Ready> {
-    let base = LoadedTable {
-        metadata: state.metadata.clone(),
-        location: state.metadata_location.clone(),
-    };
+    let base =
+        LoadedTable { metadata: state.metadata.clone(), location: state.metadata_location.clone() };
     let env = &session.env;
     let metadata = prepared.metadata.clone();
     let new = env.catalog.stage(Some(&base), metadata).await?;

@@ -186,10 +186,14 @@ fn schema() -> Result<Schema> {
         "the source position up to which everything is in the lake, as JSON",
         "changed tables and the ids of their snapshots, as JSON",
     ];
-    let fields = columns.into_iter().zip(docs).zip(1..).map(|(((name, primitive, required), doc), id)| {
-        Arc::new(NestedField::new(id, name, Type::Primitive(primitive), required).with_doc(doc))
-    });
-    Schema::builder().with_fields(fields).build().or_err(ErrorKind::Bug, "the epochs table has no schema")
+    let fields =
+        columns.into_iter().zip(docs).zip(1..).map(|(((name, primitive, required), doc), id)| {
+            Arc::new(NestedField::new(id, name, Type::Primitive(primitive), required).with_doc(doc))
+        });
+    Schema::builder()
+        .with_fields(fields)
+        .build()
+        .or_err(ErrorKind::Bug, "the epochs table has no schema")
 }
 
 fn row(pipeline: &str, committed: &EpochCommitted, now_ms: i64) -> Result<Row> {

@@ -10,9 +10,10 @@ use lakeward_core::{Result, TableId};
 use crate::catalog::{CatalogChange, CommitOutcome, LoadedTable};
 use crate::commit::live;
 use crate::commit::snapshot::{Changes, Start};
+use crate::data_files::DataFileOptions;
 use crate::metrics::CommitMetrics;
 use crate::names::Incarnation;
-use crate::rewrite::{Rewrite, Rewritten};
+use crate::rewrite::{Part, Rewriter};
 use crate::session::Session;
 use crate::table_state::{LiveFile, Move, TableHandle, TableState};
 
@@ -88,19 +89,27 @@ impl Maintenance {
         }
         let mut changes = Changes { keeps_rows: true, ..Changes::default() };
         let mut moves: Vec<(u32, Move)> = Vec::new();
+        let options =
+            DataFileOptions::default().with_table_properties(state.metadata.properties())?;
+        let rewriter = Rewriter {
+            file_io: handle.file_io(),
+            schema: state.metadata.current_schema(),
+            names: &session.names,
+            options: &options,
+        };
         for group in &groups {
-            let Some(spec) = state.metadata.partition_spec_by_id(group[0].spec_id) else { continue };
-            let rewrite = Rewrite {
-                handle,
-                names: &session.names,
-                metadata: &state.metadata,
-                schema: state.metadata.current_schema().clone(),
-                spec: spec.clone(),
-            };
-            let Rewritten { file, moves: moved } = rewrite.merge(group).await?;
-            changes.added.extend(file);
-            changes.removed.extend(group.iter().map(|f| f.ordinal));
-            moves.extend(moved);
+            let mut parts = Vec::with_capacity(group.len());
+            for file in group {
+                let deleted = handle.deleted_rows(file).await?;
+                parts.push(Part { file: file.clone(), deleted });
+            }
+            let (new, bases) = rewriter.merge(&parts).await?;
+            let to = handle.ordinal_of(new.file.file_path());
+            for (part, base) in parts.into_iter().zip(bases) {
+                changes.removed.insert(part.file.ordinal);
+                moves.push((part.file.ordinal, Move { to, base, dropped: part.deleted }));
+            }
+            changes.added.push(new);
         }
         let rewritten = changes.removed.len();
         changes.summary.insert("lakeward.maintenance".to_string(), "merge".to_string());
@@ -108,8 +117,10 @@ impl Maintenance {
             changes.added.iter().map(|f| f.file.file_path().to_string()).collect();
         let workshop = session.workshop(now_ms);
         let mut prepared = workshop.prepare(handle, &state, Start::of(&state), changes).await?;
-        let base =
-            LoadedTable { metadata: state.metadata.clone(), location: state.metadata_location.clone() };
+        let base = LoadedTable {
+            metadata: state.metadata.clone(),
+            location: state.metadata_location.clone(),
+        };
         let new = session.env.catalog.stage(Some(&base), prepared.metadata.clone()).await?;
         prepared.written.extend(data_files);
         prepared.written.push(new.location.to_string());
@@ -194,14 +205,17 @@ fn plan(state: &TableState, target_size_bytes: u64) -> Vec<Vec<Arc<LiveFile>>> {
         if !can_rewrite(state, file.spec_id) {
             continue;
         }
-        let worn = file.deleted_rows() * 100 >= file.rows * MIN_DELETED_PERCENT
-            && file.deleted_rows() > 0;
+        let worn =
+            file.deleted_rows() * 100 >= file.rows * MIN_DELETED_PERCENT && file.deleted_rows() > 0;
         let large = file.size_bytes * 4 >= target_size_bytes * 3;
         if large && worn {
             out.push(vec![file.clone()]);
         } else if !large {
             let class = size_class(file.size_bytes);
-            groups.entry((file.spec_id, partition_key(&file.partition), class)).or_default().push(file.clone());
+            groups
+                .entry((file.spec_id, partition_key(&file.partition), class))
+                .or_default()
+                .push(file.clone());
         }
     }
     for files in groups.into_values() {

@@ -16,10 +16,11 @@ use crate::catalog::{CatalogChange, CommitOutcome, LoadedTable};
 use crate::changelog;
 use crate::commit::snapshot::{Changes, Start};
 use crate::config::WriteMode;
+use crate::data_files::DataFileOptions;
 use crate::new_table;
 use crate::properties;
-use crate::rewrite::Rewrite;
-use crate::schema_change::{self, ExtraColumns, Fill};
+use crate::rewrite::{Fill, Rewriter};
+use crate::schema_change::{self, ExtraColumns};
 use crate::session::Session;
 use crate::table_state::{CommitGuard, Move, TableHandle, TableState};
 
@@ -127,8 +128,9 @@ impl IcebergMetadataApplier {
     fn adopt(&self, event: &SchemaEvent, state: &TableState, after: &TableSchema) -> Result<Plan> {
         let metadata = &state.metadata;
         let pipeline = &self.session.incarnation.pipeline;
-        let ours = metadata.properties().get(properties::CREATED_BY).is_some_and(|p| **p == *pipeline.0)
-            || properties::marker(metadata, pipeline)?.is_some();
+        let ours =
+            metadata.properties().get(properties::CREATED_BY).is_some_and(|p| **p == *pipeline.0)
+                || properties::marker(metadata, pipeline)?.is_some();
         if !schema_change::agrees(metadata.current_schema(), after, self.extra()) {
             let message = if ours {
                 "the lake's table has other columns than the source's; read it anew with --resnapshot, or drop it"
@@ -145,7 +147,10 @@ impl IcebergMetadataApplier {
             ));
         }
         let mut properties = self.properties(event, after, Some(metadata))?;
-        properties.insert(properties::SCHEMA_IDS.into(), schema_ids(metadata, after, metadata.current_schema_id())?);
+        properties.insert(
+            properties::SCHEMA_IDS.into(),
+            schema_ids(metadata, after, metadata.current_schema_id())?,
+        );
         let changes = Changes { properties, ..Changes::default() };
         Ok(Plan { start: Start::of(state), changes, moves: Vec::new(), forget_locators: false })
     }
@@ -171,7 +176,9 @@ impl IcebergMetadataApplier {
         // Rows of earlier versions come no more.
         properties.insert(
             properties::SCHEMA_IDS.into(),
-            properties::encode_schema_ids(&[(after.version, start.metadata.current_schema_id())].into())?,
+            properties::encode_schema_ids(
+                &[(after.version, start.metadata.current_schema_id())].into(),
+            )?,
         );
         let mut changes = Changes { properties, ..Changes::default() };
         changes.removed = state.files.keys().copied().collect();
@@ -211,7 +218,8 @@ impl IcebergMetadataApplier {
             changes.removed = state.files.keys().copied().collect();
             plan.forget_locators = true;
         } else if !next.fills.is_empty() {
-            plan.moves = self.fill(handle, state, &plan.start.metadata, &next.fills, &mut changes).await?;
+            plan.moves =
+                self.fill(handle, state, &plan.start.metadata, &next.fills, &mut changes).await?;
         }
         let keys = |m: &TableMetadata| {
             let mut ids: Vec<i32> = m.current_schema().identifier_field_ids().collect();
@@ -232,28 +240,24 @@ impl IcebergMetadataApplier {
         fills: &[Fill],
         changes: &mut Changes,
     ) -> Result<Vec<(u32, Move)>> {
+        let options = DataFileOptions::default().with_table_properties(metadata.properties())?;
+        let rewriter = Rewriter {
+            file_io: handle.file_io(),
+            schema: metadata.current_schema(),
+            names: &self.session.names,
+            options: &options,
+        };
         let mut moves = Vec::new();
         for file in state.files.values() {
-            let spec = metadata.partition_spec_by_id(file.spec_id).ok_or_else(|| {
-                Error::data_invalid("a file is of a partition spec that the table does not have")
-            })?;
-            let rewrite = Rewrite {
-                handle,
-                names: &self.session.names,
-                metadata,
-                schema: metadata.current_schema().clone(),
-                spec: spec.clone(),
-            };
-            let rewritten = rewrite.fill(file, fills).await?;
+            let new = rewriter.fill(file, fills).await?;
             let deleted = handle.deleted_rows(file).await?;
-            if let Some(new) = rewritten.file {
-                if !deleted.is_empty() {
-                    changes.added_deletes.insert(new.file.file_path().into(), deleted);
-                }
-                changes.added.push(new);
+            if !deleted.is_empty() {
+                changes.added_deletes.insert(new.file.file_path().into(), deleted);
             }
+            let to = handle.ordinal_of(new.file.file_path());
+            moves.push((file.ordinal, Move { to, base: 0, dropped: Arc::default() }));
+            changes.added.push(new);
             changes.removed.insert(file.ordinal);
-            moves.extend(rewritten.moves);
         }
         Ok(moves)
     }
@@ -288,8 +292,12 @@ impl IcebergMetadataApplier {
         let new = env.catalog.stage(Some(&base), metadata).await?;
         written.push(new.location.to_string());
         env.lake.make_durable(&written).await?;
-        let change =
-            CatalogChange::Update { table: handle.table().clone(), base, new: new.clone(), updates };
+        let change = CatalogChange::Update {
+            table: handle.table().clone(),
+            base,
+            new: new.clone(),
+            updates,
+        };
         match env.catalog.commit(&self.session.incarnation, &[change]).await? {
             CommitOutcome::Done => {}
             CommitOutcome::Conflict(_) => {
@@ -361,7 +369,8 @@ impl IcebergMetadataApplier {
             start = with_schema(&state, next.schema)?;
             let mut properties = self.properties(event, after, Some(&state.metadata))?;
             let id = start.metadata.current_schema_id();
-            properties.insert(properties::SCHEMA_IDS.into(), schema_ids(&state.metadata, after, id)?);
+            properties
+                .insert(properties::SCHEMA_IDS.into(), schema_ids(&state.metadata, after, id)?);
             start = rebuild(start, |builder| builder.set_properties(properties))?;
         }
         let base = LoadedTable {
@@ -370,8 +379,7 @@ impl IcebergMetadataApplier {
         };
         let new = env.catalog.stage(Some(&base), start.metadata).await?;
         env.lake.make_durable([&*new.location]).await?;
-        let rename =
-            CatalogChange::Rename { from: event.table.clone(), to: to.clone(), base, new };
+        let rename = CatalogChange::Rename { from: event.table.clone(), to: to.clone(), base, new };
         let changes = vec![rename, self.note_gone(event).await?];
         let outcome = self.commit(changes, handle, commit).await?;
         if matches!(outcome, Try::Done) {
@@ -528,6 +536,8 @@ impl MetadataApplier for IcebergMetadataApplier {
                 Try::Again => {}
             }
         }
-        Err(with_place(Error::transient("other programs change the table faster than this pipeline can")))
+        Err(with_place(Error::transient(
+            "other programs change the table faster than this pipeline can",
+        )))
     }
 }

@@ -5,19 +5,11 @@ use std::sync::Arc;
 
 use iceberg::spec::{NestedField, NestedFieldRef, PrimitiveType, Schema, Type};
 use lakeward_core::{
-    Column, DataType, Error, ErrorKind, Literal, Result, ResultExt, SchemaChange, SchemaEvent,
-    TableSchema,
+    Column, Error, ErrorKind, Literal, Result, ResultExt, SchemaChange, SchemaEvent, TableSchema,
 };
 
+use crate::rewrite::Fill;
 use crate::types::iceberg_type;
-
-/// A column whose rows that exist get a constant.
-#[derive(Debug, Clone)]
-pub(crate) struct Fill {
-    pub(crate) field_id: i32,
-    pub(crate) data_type: DataType,
-    pub(crate) value: Literal,
-}
 
 #[derive(Debug)]
 pub(crate) struct NextSchema {
@@ -74,11 +66,11 @@ pub(crate) fn next_schema(
             }
             SchemaChange::AddColumn { column, existing_rows, .. } => {
                 // A dropped column that comes back is a new column.
-                let field_id = new_id();
-                ids.insert(column.name.clone(), field_id);
+                let field = new_id();
+                ids.insert(column.name.clone(), field);
                 if *existing_rows != Literal::Null {
                     let (data_type, value) = (column.data_type, existing_rows.clone());
-                    fills.push(Fill { field_id, data_type, value });
+                    fills.push(Fill { field, data_type, value });
                 }
             }
             _ => {}
@@ -103,7 +95,7 @@ pub(crate) fn next_schema(
         let id = known.unwrap_or_else(&mut new_id);
         fields.push(field(id, column, primitive, is_key(after, column)));
     }
-    fills.retain(|fill| fields.iter().any(|f| f.id == fill.field_id));
+    fills.retain(|fill| fields.iter().any(|f| f.id == fill.field));
     for (name, primitive) in extra {
         let id = ids.get(*name).copied().unwrap_or_else(&mut new_id);
         let field = NestedField::optional(id, *name, Type::Primitive(primitive.clone()));
@@ -149,7 +141,9 @@ pub(crate) fn agrees(schema: &Schema, table: &TableSchema, extra: &ExtraColumns)
         && want.iter().all(|w| {
             schema.field_by_name(&w.name).is_some_and(|h| {
                 let primitive = w.field_type.as_primitive_type();
-                primitive.is_some_and(|p| promoted(&h.field_type, p.clone()).as_ref() == h.field_type.as_primitive_type())
+                primitive.is_some_and(|p| {
+                    promoted(&h.field_type, p.clone()).as_ref() == h.field_type.as_primitive_type()
+                })
             })
         })
 }
@@ -218,7 +212,7 @@ fn build(fields: Vec<NestedFieldRef>, table: &TableSchema, changelog: bool) -> R
 
 #[cfg(test)]
 mod tests {
-    use lakeward_core::{ColumnPlace, DdlId, Position, TableId};
+    use lakeward_core::{ColumnPlace, DataType, DdlId, Position, TableId};
 
     use super::*;
 
@@ -254,8 +248,8 @@ mod tests {
 
     #[test]
     fn the_key_is_required_and_the_identifier() {
-        let schema =
-            first_schema(&table(&[("id", DataType::Int), ("a", DataType::String)]), &[]).expect("ok");
+        let schema = first_schema(&table(&[("id", DataType::Int), ("a", DataType::String)]), &[])
+            .expect("ok");
         assert_eq!(schema.identifier_field_ids().collect::<Vec<_>>(), [1]);
         assert!(schema.field_by_name("id").expect("id").required);
         assert!(!schema.field_by_name("a").expect("a").required);
@@ -287,7 +281,7 @@ mod tests {
         let next = next_schema(&next.schema, 3, &back, &after, &[]).expect("ok");
         assert_eq!(ids(&next.schema), [("id".into(), 1), ("b".into(), 2), ("a".into(), 4)]);
         assert_eq!(next.fills.len(), 1);
-        assert_eq!(next.fills[0].field_id, 4);
+        assert_eq!(next.fills[0].field, 4);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use iceberg::spec::SnapshotRef;
 use lakeward_core::{Error, Result, TableId};
 
 use crate::catalog::{Catalog, LoadedTable};
-use crate::commit::{expiry, live};
 use crate::commit::snapshot::Workshop;
+use crate::commit::{expiry, live};
 use crate::config::IcebergConfig;
 use crate::faults::FaultPoints;
 use crate::names::{FileNames, Incarnation};

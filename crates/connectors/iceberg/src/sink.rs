@@ -52,7 +52,12 @@ impl IcebergSink {
         Ok(Self { env, current: CurrentSession::default() })
     }
 
-    async fn check_table(&self, table: &TableId, schema: &TableSchema, check: &mut SinkCheck) -> Result<()> {
+    async fn check_table(
+        &self,
+        table: &TableId,
+        schema: &TableSchema,
+        check: &mut SinkCheck,
+    ) -> Result<()> {
         let extra: &schema_change::ExtraColumns = match self.env.config.write_mode {
             WriteMode::V2Position => &[],
             WriteMode::AppendChangelog => &crate::changelog::COLUMNS,
@@ -79,7 +84,9 @@ impl IcebergSink {
             && !found.metadata.properties().contains_key(properties::CREATED_BY)
         {
             if schema_change::agrees(found.metadata.current_schema(), schema, extra) {
-                check.warnings.push(format!("{table} exists in the lake already and would be filled"));
+                check
+                    .warnings
+                    .push(format!("{table} exists in the lake already and would be filled"));
             } else {
                 check.errors.push(format!(
                     "{table} exists in the lake with other columns; drop it, or route the source's table to another name"
@@ -121,9 +128,12 @@ fn progress_of(
         .and_then(properties::decode_position);
     let marker = properties::marker_in(found, pipeline).map_err(|e| e.with("table", &table))?;
     Ok(match (marker, ddl) {
-        (Some(marker), ddl) => {
-            Some(TableProgress { table, checkpoint: marker.checkpoint, offsets: marker.offsets, ddl })
-        }
+        (Some(marker), ddl) => Some(TableProgress {
+            table,
+            checkpoint: marker.checkpoint,
+            offsets: marker.offsets,
+            ddl,
+        }),
         (None, Some(ddl)) => Some(TableProgress {
             table,
             checkpoint: CheckpointId(0),
@@ -147,7 +157,9 @@ impl Sink for IcebergSink {
         let partition = self.env.config.partition_keys()?;
         for name in partition.tables() {
             if !tables.iter().any(|(table, _)| table.to_string() == name) {
-                check.warnings.push(format!("partition.key names {name}, which is not among the tables"));
+                check
+                    .warnings
+                    .push(format!("partition.key names {name}, which is not among the tables"));
             }
         }
         for (table, schema) in tables {

@@ -260,10 +260,6 @@ impl TableHandle {
         }
     }
 
-    pub(crate) fn has_pending(&self) -> bool {
-        !self.inner().pending.is_empty()
-    }
-
     pub(crate) fn install(&self, _guard: &TableGuard<'_>, state: Option<TableState>) {
         self.inner().state = state.map(Arc::new);
     }

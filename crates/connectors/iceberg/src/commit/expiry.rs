@@ -88,12 +88,12 @@ pub(crate) async fn garbage(
     if one_line {
         let oldest = staying.first().map(|s| s.snapshot_id());
         let mut seen = HashSet::new();
-        let candidates = manifests.into_iter().filter(|m| {
+        manifests.retain(|m| {
             m.has_deleted_files()
                 && (gone.contains(&m.added_snapshot_id) || Some(m.added_snapshot_id) == oldest)
                 && seen.insert(m.manifest_path.clone())
         });
-        for (_, manifest) in live::load_manifests(lake, candidates).await? {
+        for (_, manifest) in live::load_manifests(lake, manifests).await? {
             for entry in manifest.entries() {
                 if entry.status() == ManifestStatus::Deleted {
                     files.insert(entry.file_path().to_string());

@@ -40,9 +40,8 @@ pub(crate) async fn load_state(
         return Ok(state);
     };
     state.manifests = manifest_list(lake, &loaded.metadata, snapshot).await.map_err(in_table)?;
-    let manifests = load_manifests(lake, state.manifests.iter().filter(|m| is_live(m)).cloned())
-        .await
-        .map_err(in_table)?;
+    let live: Vec<ManifestFile> = state.manifests.iter().filter(|m| is_live(m)).cloned().collect();
+    let manifests = load_manifests(lake, live).await.map_err(in_table)?;
     let mut deletes = Vec::new();
     for (file, manifest) in &manifests {
         let path: Arc<str> = file.manifest_path.as_str().into();
@@ -109,7 +108,7 @@ pub(crate) async fn manifest_list(
 
 pub(crate) async fn load_manifests(
     lake: &Lake,
-    files: impl IntoIterator<Item = ManifestFile>,
+    files: Vec<ManifestFile>,
 ) -> Result<Vec<(ManifestFile, Manifest)>> {
     futures::stream::iter(files)
         .map(|file| async move {

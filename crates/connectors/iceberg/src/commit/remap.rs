@@ -37,11 +37,11 @@ pub(crate) async fn by_key(
     let mut wanted: HashMap<OwnedRow, u64> = HashMap::new();
     for (path, positions) in lost {
         let file = FileToRead { path: path.clone(), size_bytes: None };
-        let rows: Vec<u32> =
-            positions.iter().map(u32::try_from).collect::<std::result::Result<_, _>>().or_err(
-                ErrorKind::DataInvalid,
-                "a data file has more rows than can be addressed",
-            )?;
+        let rows: Vec<u32> = positions
+            .iter()
+            .map(u32::try_from)
+            .collect::<std::result::Result<_, _>>()
+            .or_err(ErrorKind::DataInvalid, "a data file has more rows than can be addressed")?;
         let batch = read_positions(handle.file_io(), &file, &fields, &rows).await.map_err(|e| {
             Error::data_invalid(
                 "another program replaced a data file and removed it, so deletes of its rows cannot be followed; read the \
