@@ -5,6 +5,7 @@
     {"op": "rewrite", "catalog": FILE, "warehouse": URI, "table": "ns.name"}   a foreign writer replaces all data files
     {"op": "append", ..., "rows": {column: [values]}}          a foreign writer appends
     {"op": "create", ..., "fields": [Iceberg's JSON], "rows": {column: [values]}}  a foreign writer makes a table
+    {"op": "lock", "catalog": FILE, "seconds": S}              nobody can commit for so long
     {"op": "expire", ..., "keep": N}                           a foreign writer expires all but the newest N snapshots
 
 Values are texts in one form for both readers: integers and decimals in digits, floats in the shortest digits that come
@@ -182,7 +183,16 @@ def expire(**where):
     return again(action)
 
 
-OPERATIONS = {"tables": tables, "rows": rows, "rewrite": rewrite, "append": append, "expire": expire,
+def lock(catalog, seconds):
+    con = sqlite3.connect(catalog, timeout=30, isolation_level=None)
+    con.execute("BEGIN EXCLUSIVE")
+    time.sleep(seconds)
+    con.execute("ROLLBACK")
+    con.close()
+    return {}
+
+
+OPERATIONS = {"lock": lock, "tables": tables, "rows": rows, "rewrite": rewrite, "append": append, "expire": expire,
               "create": create}
 
 for line in sys.stdin:

@@ -148,6 +148,11 @@ impl Lake {
         self.act("append", table, &[("rows", rows)]).map(drop)
     }
 
+    /// Nobody can commit for so long. Blocks as long.
+    pub fn lock(&self, seconds: u64) -> Result<()> {
+        ask::<Value>(json!({"op": "lock", "catalog": self.catalog, "seconds": seconds})).map(drop)
+    }
+
     /// A foreign writer makes a table: fields in Iceberg's JSON, rows as columns.
     pub fn create(&self, table: &str, fields: Value, rows: Value) -> Result<()> {
         self.act("create", table, &[("fields", fields), ("rows", rows)]).map(drop)

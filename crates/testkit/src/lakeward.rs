@@ -144,6 +144,7 @@ impl Lakeward {
             envs: self.envs.clone(),
             folder: self.folder.clone(),
             log: self.log_file(),
+            doomed: None,
         })?);
         Ok(())
     }

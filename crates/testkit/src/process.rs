@@ -15,16 +15,17 @@ use anyhow::{Context, Result, bail};
 
 const WRAPPER: &str = r#"
 exec 3<&0
-log=$1; shift
+log=$1; doomed=$2; shift 2
 "$@" </dev/null 3<&- >>"$log" 2>&1 &
 child=$!
 echo $child
-exec >/dev/null
-( cat <&3; kill -KILL $child ) >/dev/null 2>&1 &
+exec >/dev/null 2>&1
+( cat <&3; [ -z "$doomed" ] || touch "$doomed/.orphaned"; kill -KILL $child ) &
 watcher=$!
 wait $child
 code=$?
 kill $watcher
+if [ -n "$doomed" ] && [ -e "$doomed/.orphaned" ]; then rm -rf "$doomed"; fi
 exit $code
 "#;
 
@@ -37,6 +38,8 @@ pub struct Program {
     pub folder: PathBuf,
     /// Receives standard output and standard error, appended.
     pub log: PathBuf,
+    /// A folder to remove when this process ends while the child runs: a value in a `static` is never dropped.
+    pub doomed: Option<PathBuf>,
 }
 
 /// A running child: killed on drop.
@@ -66,6 +69,7 @@ impl Guarded {
         let mut wrapper = Command::new("sh")
             .args(["-c", WRAPPER, "sh"])
             .arg(&program.log)
+            .arg(program.doomed.as_deref().unwrap_or(Path::new("")))
             .arg(&program.path)
             .args(&program.args)
             .envs(program.envs.iter().map(|(k, v)| (k, v)))
@@ -217,6 +221,7 @@ mod tests {
             envs: vec![("GREETING".into(), "hello".into())],
             folder: folder.into(),
             log: folder.join("log"),
+            doomed: None,
         }
     }
 
@@ -248,9 +253,18 @@ mod tests {
     #[test]
     fn a_child_ends_when_its_owner_is_gone() {
         let folder = tempfile::tempdir().unwrap();
-        let mut child = Guarded::spawn(&program(folder.path(), "exec sleep 100")).unwrap();
+        let doomed = folder.path().join("doomed");
+        fs::create_dir(&doomed).unwrap();
+        let program =
+            Program { doomed: Some(doomed.clone()), ..program(folder.path(), "exec sleep 100") };
+        let mut child = Guarded::spawn(&program).unwrap();
         // What the kernel does to our pipe when we are killed.
         child.leash.take();
         assert_eq!(child.exit_within(Duration::from_secs(10)).unwrap(), Some(137));
+        let end = Instant::now() + Duration::from_secs(10);
+        while doomed.exists() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(!doomed.exists());
     }
 }

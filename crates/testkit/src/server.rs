@@ -170,6 +170,7 @@ impl Server {
             ],
             folder: folder.clone(),
             log: folder.join("out.log"),
+            doomed: Some(folder.clone()),
         })?;
         let end = Instant::now() + START_PATIENCE;
         while !greets(self.port) {

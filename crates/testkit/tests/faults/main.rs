@@ -1,0 +1,9 @@
+//! What goes wrong around a pipeline: lost logs, other writers, cut networks, accounts. The real binary against real
+//! servers, one test for each fault.
+
+mod accounts;
+mod logs;
+mod network;
+mod scene;
+mod signals;
+mod writers;
