@@ -118,6 +118,8 @@ impl Backfill {
             core.tables.remove(id);
             return event.map_or(Ok(()), |e| core.emit_schema(e));
         };
+        // The table's rows were passed over until here.
+        core.forget_maps();
         let after = settle(core, id, &found)?;
         let change = match intent.reset {
             true => SchemaChange::ResetTable,

@@ -138,6 +138,11 @@ impl LogCore {
         self.maps.clear();
     }
 
+    /// What table numbers stand for has to be found out anew.
+    pub fn forget_maps(&mut self) {
+        self.maps.clear();
+    }
+
     /// Takes one event.
     pub fn on_event(&mut self, raw: &Bytes) -> Result<()> {
         let header = EventHeader::parse(raw)?;
@@ -148,10 +153,11 @@ impl LogCore {
             return self.on_rows(raw, &header, before).map_err(|e| self.here(e));
         }
         let mut decoder = self.decoder.take().unwrap_or_default();
-        let result = parse_event(raw, &mut decoder)
-            .and_then(|event| self.on_parsed(raw, event, before));
+        let event = parse_event(raw, &mut decoder);
         self.decoder = Some(decoder);
-        result.map_err(|e| self.here(e))
+        event
+            .and_then(|event| self.on_parsed(raw, event, before))
+            .map_err(|e| self.here(e))
     }
 
     fn here(&self, e: Error) -> Error {

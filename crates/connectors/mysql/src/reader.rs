@@ -21,7 +21,7 @@ use crate::client::{Client, ServerFacts};
 use crate::dump::{CLASH, DumpStream, EventBatch, Replica, StartAt};
 use crate::establish::{Established, ReplicaIds, StreamRequest, establish};
 use crate::log::{LogCore, end_of};
-use crate::offset::FilePosition;
+use crate::offset::{FilePosition, LogOffset};
 use crate::shapes::{Shapes, read_some};
 use crate::snapshot::{Answer, SnapshotPool};
 use crate::state::{ReaderState, STATE_VERSION, TableState};
@@ -65,6 +65,8 @@ pub struct MysqlReader {
     pool: Option<SnapshotPool>,
     shapes: Option<JoinHandle<Result<Shapes>>>,
     detour: Option<Detour>,
+    /// From where the stream was asked for last.
+    resumed: LogOffset,
     heard_ms: i64,
     progress_ms: i64,
     rows_since_ms: Option<i64>,
@@ -93,6 +95,7 @@ impl MysqlReader {
         clock: Arc<dyn Clock>,
     ) -> Self {
         let now_ms = clock.now_ms();
+        let resumed = core.boundary.clone();
         let request = StreamRequest {
             client: client.clone(),
             resume: core.boundary.clone(),
@@ -114,6 +117,7 @@ impl MysqlReader {
             pool: None,
             shapes: None,
             detour: None,
+            resumed,
             heard_ms: now_ms,
             progress_ms: now_ms,
             rows_since_ms: None,
@@ -258,7 +262,11 @@ impl MysqlReader {
 
     fn on_lost(&mut self, e: Error) -> Result<()> {
         if !e.kind().is_retryable() {
-            return Err(e.with("position", &self.core.boundary));
+            let asked = match self.core.boundary.at.file.is_empty() {
+                true => &self.resumed,
+                false => &self.core.boundary,
+            };
+            return Err(e.with("position", asked));
         }
         if let (Stream::On { replica, .. }, true) =
             (&self.stream, e.context().iter().any(|(key, _)| *key == CLASH))
@@ -271,6 +279,7 @@ impl MysqlReader {
         self.core.disconnected();
         self.batch = None;
         self.next_event = 0;
+        self.resumed = self.core.boundary.clone();
         let request = StreamRequest {
             client: self.client.clone(),
             resume: self.core.boundary.clone(),
