@@ -38,10 +38,6 @@ impl<T: Copy + Default> Fixed<T> {
         self.nulls.append_null();
     }
 
-    fn get(&self, row: usize) -> Option<T> {
-        self.nulls.is_valid(row).then(|| self.values[row])
-    }
-
     fn truncate(&mut self, length: usize) {
         self.values.truncate(length);
         self.nulls.truncate(length);
@@ -97,10 +93,6 @@ impl Bytes {
 
     fn start(&self, row: usize) -> usize {
         if row == 0 { 0 } else { self.ends[row - 1] as usize }
-    }
-
-    fn get(&self, row: usize) -> Option<&[u8]> {
-        self.nulls.is_valid(row).then(|| &self.data[self.start(row)..self.ends[row] as usize])
     }
 
     fn truncate(&mut self, length: usize) {
@@ -288,32 +280,6 @@ impl ColumnBuilder {
         Ok(())
     }
 
-    /// Writes a cell so that equal cells of a column, and only they, have equal bytes, also when several columns follow one
-    /// another.
-    pub(crate) fn write_key(&self, row: usize, into: &mut Vec<u8>) {
-        fn put<const N: usize>(value: Option<[u8; N]>, into: &mut Vec<u8>) {
-            into.push(value.is_some().into());
-            into.extend_from_slice(&value.unwrap_or([0; N]));
-        }
-        match self {
-            Self::Boolean(v) => put(v.get(row).map(|b| [b.into()]), into),
-            Self::Int8(v) => put(v.get(row).map(i8::to_le_bytes), into),
-            Self::Int16(v) => put(v.get(row).map(i16::to_le_bytes), into),
-            Self::Int32(v) | Self::Date(v) => put(v.get(row).map(i32::to_le_bytes), into),
-            Self::Int64(v) | Self::Timestamp { values: v, .. } => {
-                put(v.get(row).map(i64::to_le_bytes), into);
-            }
-            Self::Float32(v) => put(v.get(row).map(f32::to_le_bytes), into),
-            Self::Float64(v) => put(v.get(row).map(f64::to_le_bytes), into),
-            Self::Decimal { values, .. } => put(values.get(row).map(i128::to_le_bytes), into),
-            Self::Text(v) | Self::Binary(v) => {
-                let value = v.get(row);
-                put(value.map(|b| (b.len() as u32).to_le_bytes()), into);
-                into.extend_from_slice(value.unwrap_or_default());
-            }
-        }
-    }
-
     /// The values so far as an array; the builder is empty after it.
     pub(crate) fn finish(&mut self) -> Result<ArrayRef> {
         Ok(match self {
@@ -384,14 +350,6 @@ mod tests {
             }
             column.truncate(2);
             push(&mut column);
-            let mut keys = Vec::new();
-            for row in 0..3 {
-                let mut key = Vec::new();
-                column.write_key(row, &mut key);
-                keys.push(key);
-            }
-            assert_eq!(keys[0], keys[2]);
-            assert_ne!(keys[0], keys[1]);
             let array = column.finish().expect("fits");
             assert_eq!(array.data_type(), &data_type.arrow_type());
             assert_eq!((array.len(), array.null_count()), (3, 1));

@@ -1,7 +1,7 @@
 //! Row images to Arrow columns, and snapshot rows into the same columns.
 //!
 //! A [`RowPlan`] joins a TABLE_MAP to the tracked table once; after that [`RowPlan::decode`] appends the rows of each event straight to a
-//! [`TableBuilder`]. Snapshot rows go through [`TableBuilder::append_snapshot_row`] and give bit for bit the same values.
+//! [`TableBuilder`]. Rows of a SELECT go through [`SnapshotBuilder`] and give bit for bit the same values.
 
 mod address;
 mod cell;
@@ -10,7 +10,6 @@ mod decimal;
 mod image;
 mod plan;
 mod select;
-mod snapshot;
 mod table_builder;
 mod temporal;
 
@@ -18,5 +17,4 @@ pub use plan::{RowPlan, RowsCursor};
 pub(crate) use select::SnapshotBuilder;
 pub use table_builder::TableBuilder;
 
-pub(crate) use decimal::{DecimalLayout, append_canonical, unscaled_of_text};
-pub(crate) use temporal::{date_time_us, days};
+pub(crate) use decimal::DecimalLayout;

@@ -42,26 +42,6 @@ impl SessionState {
         self.sql_mode
     }
 
-    /// `"` quotes a name and not a string.
-    pub fn ansi_quotes(&self) -> bool {
-        self.sql_mode.unwrap_or(0) & 4 != 0
-    }
-
-    /// `\` in a string is an ordinary character.
-    pub fn no_backslash_escapes(&self) -> bool {
-        self.sql_mode.unwrap_or(0) & 0x10_0000 != 0
-    }
-
-    /// MariaDB reads Oracle's dialect.
-    pub fn oracle_mode(&self) -> bool {
-        self.sql_mode.unwrap_or(0) & 512 != 0
-    }
-
-    /// REAL means FLOAT.
-    pub fn real_as_float(&self) -> bool {
-        self.sql_mode.unwrap_or(0) & 1 != 0
-    }
-
     fn parse(bytes: &[u8]) -> Result<Self> {
         let mut state = Self::default();
         let mut cursor = Cursor::new(bytes);

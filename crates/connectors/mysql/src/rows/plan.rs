@@ -120,22 +120,22 @@ impl RowsCursor<'_> {
     pub fn decode_up_to(&mut self, builder: &mut TableBuilder, size_bytes: usize) -> Result<usize> {
         builder.expect_columns(self.plan.formats.len())?;
         let start = builder.len();
-        let mut until_check = 0u32;
+        // Counting the size costs a look at each column, so it is done once in so many bytes read.
+        let mut unchecked_bytes = usize::MAX;
         while !self.rest.is_empty() {
-            // Counting the size costs a look at each column.
-            if until_check == 0 {
-                if size_bytes < usize::MAX && builder.size_bytes() >= size_bytes {
+            if size_bytes < usize::MAX && unchecked_bytes >= size_bytes / 16 {
+                if builder.size_bytes() >= size_bytes {
                     break;
                 }
-                until_check = 16;
+                unchecked_bytes = 0;
             }
-            until_check -= 1;
             let rows = builder.len();
             let left = self.rest.remaining();
             if let Err(error) = self.decode_row(builder) {
                 builder.truncate(rows);
                 return Err(error);
             }
+            unchecked_bytes = unchecked_bytes.saturating_add(left - self.rest.remaining());
             if self.rest.remaining() == left {
                 return Err(Error::transient("a rows event has a row of no bytes")
                     .with("table", &self.plan.table));

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use lakeward_core::{Error, Result, TableSchema};
 
+use super::TableBuilder;
 use super::cell::{not_text, push_bits};
-use super::{TableBuilder, append_canonical, date_time_us, days, unscaled_of_text};
+use super::decimal::{append_canonical, unscaled_of_text};
+use super::temporal::{date_time_us, days};
 use crate::binlog::{Cursor, be_uint, le_uint};
 use crate::columns::ColumnBuilder;
 use crate::model::{MysqlTable, MysqlType as T};
@@ -105,7 +107,12 @@ fn form_of(column: &ColumnDefinition) -> Form {
     if column.is_unsigned() { Form::Unsigned(width) } else { Form::Signed(width) }
 }
 
-fn push(column_type: &T, form: Form, cursor: &mut Cursor<'_>, column: &mut ColumnBuilder) -> Result<()> {
+fn push(
+    column_type: &T,
+    form: Form,
+    cursor: &mut Cursor<'_>,
+    column: &mut ColumnBuilder,
+) -> Result<()> {
     match form {
         Form::Signed(width) => {
             let bits = 64 - 8 * u32::from(width);

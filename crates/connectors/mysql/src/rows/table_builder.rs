@@ -8,19 +8,17 @@ use arrow_schema::SchemaRef;
 use lakeward_core::{Error, Literal, Result, ResultExt, RowKind, TableSchema, Unavailable};
 
 use crate::columns::ColumnBuilder;
-use crate::model::{MysqlTable, MysqlType};
+use crate::model::MysqlTable;
 
 /// Rows of one table under one schema version, live ones and snapshot ones alike. Rows are appended whole or not at all.
 #[derive(Debug)]
 pub struct TableBuilder {
     schema: Arc<TableSchema>,
     arrow_schema: SchemaRef,
-    types: Vec<MysqlType>,
     columns: Vec<ColumnBuilder>,
     kinds: Vec<RowKind>,
     /// By column: the rows whose cell the source did not send.
     unavailable: Vec<Vec<u32>>,
-    key: Vec<usize>,
 }
 
 impl TableBuilder {
@@ -36,11 +34,9 @@ impl TableBuilder {
             schema.columns.iter().map(|c| ColumnBuilder::new(&c.data_type)).collect();
         Ok(Self {
             arrow_schema: schema.arrow_schema(),
-            types: table.columns.iter().map(|c| c.column_type.clone()).collect(),
             unavailable: vec![Vec::new(); columns.len()],
             columns,
             kinds: Vec::new(),
-            key: schema.key_indices(),
             schema,
         })
     }
@@ -63,77 +59,8 @@ impl TableBuilder {
         self.kinds.len() + self.columns.iter().map(ColumnBuilder::size_bytes).sum::<usize>()
     }
 
-    pub fn kind(&self, row: usize) -> Option<RowKind> {
-        self.kinds.get(row).copied()
-    }
-
-    /// Writes a row's key so that two rows of this table, whether from the snapshot or live, have equal bytes if and only if their
-    /// keys are equal. Writes nothing for a table without a key. `row` must be below [`TableBuilder::len`].
-    pub fn write_key(&self, row: usize, into: &mut Vec<u8>) {
-        self.key.iter().for_each(|column| self.columns[*column].write_key(row, into));
-    }
-
-    /// A hash of [`TableBuilder::write_key`]'s bytes; `scratch` only saves an allocation.
-    pub fn key_hash(&self, row: usize, scratch: &mut Vec<u8>) -> u64 {
-        scratch.clear();
-        self.write_key(row, scratch);
-        xxhash_rust::xxh3::xxh3_64(scratch)
-    }
-
-    /// Appends a row of a SELECT, its values in the table's order, as an `Insert`. See
-    /// [`TableBuilder::append_mysql_value`].
-    ///
-    /// # Errors
-    /// As there; nothing of the row is left then.
-    pub fn append_snapshot_row<'v>(
-        &mut self,
-        values: impl IntoIterator<Item = &'v mysql_async::Value>,
-    ) -> Result<()> {
-        let rows = self.len();
-        let appended = self.append_values(values);
-        match appended {
-            Ok(()) => self.end_row(RowKind::Insert),
-            Err(_) => self.truncate(rows),
-        }
-        appended
-    }
-
-    fn append_values<'v>(
-        &mut self,
-        values: impl IntoIterator<Item = &'v mysql_async::Value>,
-    ) -> Result<()> {
-        let mut count = 0;
-        for value in values {
-            if count == self.columns.len() {
-                return Err(Error::bug("a selected row has too many columns"));
-            }
-            self.append_mysql_value(count, value)?;
-            count += 1;
-        }
-        if count < self.columns.len() {
-            return Err(Error::bug("a selected row has too few columns"));
-        }
-        Ok(())
-    }
-
-    /// Appends one value of a row that is being built from a SELECT by the binary protocol, under `time_zone = '+00:00'` and
-    /// `character_set_results = utf8mb4`, whose columns are selected as they are. A row is closed by
-    /// [`TableBuilder::end_snapshot_row`].
-    ///
-    /// # Errors
-    /// `DataInvalid`, naming the column, for a value that is none of the column's type.
-    pub fn append_mysql_value(&mut self, column: usize, value: &mysql_async::Value) -> Result<()> {
-        let (Some(column_type), Some(builder)) =
-            (self.types.get(column), self.columns.get_mut(column))
-        else {
-            return Err(Error::bug("a selected row has too many columns"));
-        };
-        super::snapshot::push_value(column_type, value, builder)
-            .map_err(|e| e.with("column", &self.schema.columns[column].name))
-    }
-
-    /// Closes a row whose columns have all been appended.
-    pub fn end_snapshot_row(&mut self) {
+    /// Closes a row of a SELECT whose columns have all been appended.
+    pub(super) fn end_snapshot_row(&mut self) {
         self.end_row(RowKind::Insert);
     }
 
