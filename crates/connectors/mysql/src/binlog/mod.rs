@@ -225,6 +225,8 @@ fn parse_body<'a>(
         T::HEARTBEAT_V2 => parse_heartbeat_v2(body)?,
         T::INCIDENT => EventBody::Incident,
         T::STOP => EventBody::Stop,
+        // A server that decrypts its log for a dump sends this along, marked as one to skip.
+        T::MARIADB_START_ENCRYPTION if header.is_ignorable() => EventBody::Ignored,
         T::MARIADB_START_ENCRYPTION => {
             return Err(Error::config(
                 "the binlog bytes are encrypted; read them from the server, which decrypts them, and not from its files",

@@ -1,6 +1,9 @@
 //! Transactions, positions and session state as the recorded events tell them.
 
-use lakeward_mysql::binlog::{EventBody, MariaDbGtidEvent, MySqlGtidSet, XaId};
+use lakeward_core::ErrorKind;
+use lakeward_mysql::binlog::{
+    DecoderState, EventBody, MariaDbGtidEvent, MySqlGtidSet, XaId, parse_event,
+};
 
 use crate::recorded::Recording;
 
@@ -126,4 +129,50 @@ fn compressed_statements_are_read() {
         }
     });
     assert_eq!(found, 1);
+}
+
+fn event(event_type: u8, flags: u16, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 19];
+    bytes[4] = event_type;
+    bytes[9..13].copy_from_slice(&(19 + body.len() as u32).to_le_bytes());
+    bytes[17..19].copy_from_slice(&flags.to_le_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// A server with `encrypt_binlog=ON` decrypts its log for a dump, and sends the event that announces encryption along, marked as one to
+/// skip. In a file the same event is not marked, and nothing after it can be read.
+#[test]
+fn an_encrypted_log_is_read_from_the_server_only() {
+    let mut state = DecoderState::default();
+    let announced = event(164, 0x80, &[1; 17]);
+    assert_eq!(parse_event(&announced, &mut state).unwrap().body, EventBody::Ignored);
+    let in_a_file = event(164, 0, &[1; 17]);
+    let error = parse_event(&in_a_file, &mut state).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+}
+
+#[test]
+fn an_unknown_event_is_not_skipped_unless_it_may_be() {
+    let mut state = DecoderState::default();
+    assert!(parse_event(&event(200, 0x80, b"x"), &mut state).is_ok());
+    let error = parse_event(&event(200, 0, b"x"), &mut state).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+    assert!(error.to_string().contains("200"), "{error}");
+}
+
+/// MariaDB sends the first ROTATE with a checksum before it has said that there are any.
+#[test]
+fn the_first_rotate_with_and_without_checksum() {
+    let body = [&4u64.to_le_bytes()[..], b"mybin.000007"].concat();
+    let plain = event(4, 0x20, &body);
+    let mut summed = event(4, 0x20, &[&body[..], &[0; 4]].concat());
+    let mut crc = flate2::Crc::new();
+    crc.update(&summed[..summed.len() - 4]);
+    let at = summed.len() - 4;
+    summed[at..].copy_from_slice(&crc.sum().to_le_bytes());
+    for bytes in [plain, summed] {
+        let parsed = parse_event(&bytes, &mut DecoderState::default()).unwrap();
+        assert_eq!(parsed.body, EventBody::Rotate { file: "mybin.000007".into(), position: 4 });
+    }
 }
