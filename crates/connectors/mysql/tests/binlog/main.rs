@@ -51,6 +51,7 @@ recordings! {
     mariadb_times_before_mysql_56 = "mariadb-old-times",
     mariadb_compressed_events = "mariadb-compressed",
     mariadb_partial_images = "mariadb-images",
+    mariadb_118_types = "mariadb118-new",
     mysql_types = "mysql-types",
     mysql_types_with_minimal_metadata = "mysql-types-minimal",
     mysql_json = "mysql-json",

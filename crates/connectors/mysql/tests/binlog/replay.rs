@@ -94,7 +94,7 @@ fn apply(
             }
         }
     }
-    table.sort_by_key(|row| row[0].as_deref().and_then(|v| v.parse::<i64>().ok()));
+    table.sort_by_key(|row| row[0].as_deref().and_then(|v| v.parse::<i128>().ok()));
     table
 }
 

@@ -1,0 +1,9 @@
+-- What MariaDB has had since 11.5: TIMESTAMP into 2106, VECTOR, collations with numbers beyond 2047, UUIDs of all versions.
+CREATE TABLE late (id INT PRIMARY KEY, t0 TIMESTAMP NULL, t6 TIMESTAMP(6) NULL, d DATETIME);
+INSERT INTO late VALUES (1, '2038-01-19 03:14:08', '2106-02-07 06:28:15.999999', '2106-02-07 06:28:15'), (2, '2100-01-01 00:00:00', '2100-01-01 00:00:00.5', NULL), (3, '1970-01-01 00:00:01', '0000-00-00', NULL);
+CREATE TABLE own (id INT PRIMARY KEY, v VECTOR(3) NOT NULL, u UUID, c VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_uca1400_ai_ci, l CHAR(5) CHARACTER SET latin1, a INET6, b INET4);
+INSERT INTO own VALUES (1, VEC_FromText('[1,-2.5,3]'), '01234567-89ab-1def-8123-456789abcdef', '文😀', 'é', '::1.2.3.4', '10.0.0.0'), (2, VEC_FromText('[0,0,0]'), '01234567-89ab-7def-9123-456789abcd00', '', '', '1::', '0.0.0.0'),
+ (3, VEC_FromText('[1e10,0,0]'), 'f47ac10b-58cc-4372-a567-0e02b2c3d400', NULL, NULL, NULL, NULL);
+CREATE TABLE seqs (id BIGINT UNSIGNED PRIMARY KEY, e ENUM('x','é') CHARACTER SET utf8mb4 COLLATE utf8mb4_uca1400_as_cs);
+INSERT INTO seqs VALUES (18446744073709551615, 'é'), (1, 'x');
+UPDATE seqs SET e = 'x' WHERE id > 1;
