@@ -1,6 +1,9 @@
 //! A pipeline in miniature around the sink: rows in, epochs committed, and the table read back with a reader that is
 //! not ours.
 
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,8 +68,8 @@ pub struct Lake {
     pub dir: tempfile::TempDir,
     pub options: serde_json::Map<String, serde_json::Value>,
     pub pipeline: PipelineId,
-    clock: Arc<TestClock>,
-    attempts: std::cell::Cell<u64>,
+    pub clock: Arc<TestClock>,
+    pub attempts: std::cell::Cell<u64>,
 }
 
 impl Lake {
@@ -103,15 +106,24 @@ impl Lake {
     pub async fn attempt_with(&self, faults: FaultPoints, parallelism: usize) -> Attempt {
         let config = IcebergConfig::from_options(&self.options).expect("options");
         let sink = IcebergSink::open_with_faults(config, faults).await.expect("opens");
+        self.begin(sink, self.pipeline.clone(), parallelism).await
+    }
+
+    /// An attempt of another pipeline in the same lake.
+    pub async fn attempt_of(&self, sink: IcebergSink, pipeline: PipelineId) -> Attempt {
+        self.begin(sink, pipeline, 1).await
+    }
+
+    async fn begin(&self, sink: IcebergSink, pipeline: PipelineId, parallelism: usize) -> Attempt {
         let attempt = self.attempts.get() + 1;
         self.attempts.set(attempt);
-        sink.acquire(&self.pipeline, attempt).await.expect("acquires");
+        sink.acquire(&pipeline, attempt).await.expect("acquires");
         let context = OperatorContext {
             operator: "test".into(),
             index: 0,
             parallelism,
             downstream_parallelism: 1,
-            pipeline: self.pipeline.clone(),
+            pipeline,
             attempt,
             checkpoint_interval_ms: 1000,
             clock: self.clock.clone(),
