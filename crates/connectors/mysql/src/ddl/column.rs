@@ -8,7 +8,7 @@ use super::column_type::column_type;
 use super::cursor::{Cursor, Parsed, Unclear};
 use super::statement::{ColumnDefinition, DeclaredCharset, DeclaredDefault, DeclaredType};
 use super::tokens::Token;
-use super::{SqlMode, charsets};
+use super::{Flavor, SqlMode, charsets};
 use crate::model::{MysqlColumn, MysqlDefault, MysqlType};
 
 /// Name, type and attributes, up to the comma or parenthesis after them, or a FIRST or AFTER.
@@ -298,7 +298,7 @@ impl ColumnDefinition {
         let column_type = self.column_type.settle(&charset);
         let is_implicit_timestamp = matches!(column_type, MysqlType::Timestamp { .. })
             && !mode.explicit_defaults_for_timestamp
-            && !self.generated;
+            && !(self.generated && mode.flavor == Flavor::MariaDb);
         let nullable = match self.nullable {
             _ if self.auto_increment || self.primary_key => false,
             Some(nullable) => nullable,
