@@ -58,11 +58,21 @@ impl AlterTable {
         mode: &SqlMode,
     ) -> Result<Reshaped, String> {
         let mut draft = Draft::new(self, before, database_charset, mode);
+        // MySQL makes a TINYBLOB of a BLOB here.
+        if draft.convert_to.as_deref() == Some("binary") && self.declares_columns() {
+            return Err("it converts to binary and declares columns at once".into());
+        }
         draft.existing_columns(before)?;
         draft.new_and_moved_columns(before)?;
         draft.primary_key = self.primary_key(before);
         draft.versioning();
         draft.finish(before)
+    }
+
+    fn declares_columns(&self) -> bool {
+        self.clauses.iter().any(|clause| {
+            matches!(clause, AlterClause::AddColumn { .. } | AlterClause::ChangeColumn { .. })
+        })
     }
 
     fn primary_key(&self, before: &MysqlTable) -> Vec<Arc<str>> {
@@ -129,18 +139,18 @@ impl<'a> Draft<'a> {
         database_charset: &Arc<str>,
         mode: &'a SqlMode,
     ) -> Self {
-        let mut charset = before.charset.clone();
-        let mut convert_to = None;
+        let (mut default, mut convert_to) = (None, None);
         for clause in &alter.clauses {
             match clause {
                 AlterClause::ConvertCharset { charset: to } => {
-                    charset = to.clone().unwrap_or_else(|| database_charset.clone());
-                    convert_to = Some(charset.clone());
+                    convert_to = Some(to.clone().unwrap_or_else(|| database_charset.clone()));
                 }
-                AlterClause::DefaultCharset { charset: to } => charset = to.clone(),
+                AlterClause::DefaultCharset { charset: to } => default = Some(to.clone()),
                 _ => {}
             }
         }
+        let charset =
+            default.or_else(|| convert_to.clone()).unwrap_or_else(|| before.charset.clone());
         Self { alter, mode, slots: Vec::new(), primary_key: Vec::new(), charset, convert_to }
     }
 
@@ -160,39 +170,48 @@ impl<'a> Draft<'a> {
             }
         }
         for (index, old) in before.columns.iter().enumerate() {
-            let mut column = Some(old.clone());
-            let mut redeclared = false;
-            for clause in &self.alter.clauses {
-                let Some(current) = &mut column else { break };
-                match clause {
-                    AlterClause::DropColumn { name, .. } if same(name, &old.name) => column = None,
-                    AlterClause::ChangeColumn { from, column: definition, .. }
-                        if same(from, &old.name) =>
-                    {
-                        redeclared = true;
-                        column = Some(self.resolve(definition));
-                    }
-                    AlterClause::RenameColumn { from, to, .. } if same(from, &old.name) => {
-                        current.name = to.clone();
-                    }
-                    AlterClause::SetDefault { name, default, .. } if same(name, &old.name) => {
-                        current.default = default.resolve(current, self.mode);
-                    }
-                    AlterClause::SetInvisible { name, invisible } if same(name, &old.name) => {
-                        current.invisible = *invisible;
-                    }
-                    _ => {}
-                }
-            }
-            if let Some(mut column) = column {
-                if let (Some(charset), false) = (&self.convert_to, redeclared) {
-                    convert(&mut column, charset);
-                }
-                let origin = Some(Origin { index, redeclared });
-                self.slots.push(Slot { column, origin });
-            }
+            let Some(slot) = self.existing_column(index, old) else { continue };
+            self.slots.push(slot);
         }
         Ok(())
+    }
+
+    fn existing_column(&self, index: usize, old: &MysqlColumn) -> Option<Slot> {
+        let mut column = old.clone();
+        let mut redeclared = false;
+        for clause in &self.alter.clauses {
+            match clause {
+                AlterClause::DropColumn { name, .. } if same(name, &old.name) => return None,
+                AlterClause::ChangeColumn { from, column: definition, .. }
+                    if same(from, &old.name) =>
+                {
+                    redeclared = true;
+                    column = self.resolve(definition);
+                }
+                AlterClause::RenameColumn { from, to, .. } if same(from, &old.name) => {
+                    column.name = to.clone();
+                }
+                _ => {}
+            }
+        }
+        // Wherever these stand, they come after the column's own declaration.
+        for clause in &self.alter.clauses {
+            match clause {
+                AlterClause::SetDefault { name, default, .. }
+                    if same(name, &old.name) && !column.generated =>
+                {
+                    column.default = default.resolve(&column, self.mode);
+                }
+                AlterClause::SetInvisible { name, invisible } if same(name, &old.name) => {
+                    column.invisible = *invisible;
+                }
+                _ => {}
+            }
+        }
+        if let (Some(charset), false) = (&self.convert_to, redeclared) {
+            convert(&mut column, charset);
+        }
+        Some(Slot { column, origin: Some(Origin { index, redeclared }) })
     }
 
     /// In the statement's order, each placed among those that stand already.
@@ -321,7 +340,8 @@ fn settle_key(table: &mut MysqlTable) {
     }
 }
 
-/// Without `explicit_defaults_for_timestamp` the first TIMESTAMP of a table maintains itself, where nothing else is said.
+/// Without `explicit_defaults_for_timestamp` the first TIMESTAMP of a table maintains itself, where nothing else is said,
+/// and others that are declared take the zero date.
 fn promote_first_timestamp<'c>(
     columns: impl Iterator<Item = (&'c mut MysqlColumn, bool)>,
     mode: &SqlMode,
@@ -329,14 +349,16 @@ fn promote_first_timestamp<'c>(
     if mode.explicit_defaults_for_timestamp {
         return;
     }
-    let mut timestamps =
-        columns.filter(|(c, _)| matches!(c.column_type, MysqlType::Timestamp { .. }));
-    if let Some((column, true)) = timestamps.next()
-        && !column.nullable
-        && !column.generated
-        && column.default == MysqlDefault::None
-    {
-        column.default = MysqlDefault::Now;
+    let timestamps = columns.filter(|(c, _)| matches!(c.column_type, MysqlType::Timestamp { .. }));
+    for (i, (column, is_declared)) in timestamps.enumerate() {
+        let says_nothing =
+            !column.nullable && !column.generated && column.default == MysqlDefault::None;
+        if is_declared && says_nothing {
+            column.default = match i {
+                0 => MysqlDefault::Now,
+                _ => MysqlDefault::Text("0000-00-00 00:00:00".into()),
+            };
+        }
     }
 }
 
@@ -352,6 +374,12 @@ fn convert(column: &mut MysqlColumn, to: &Arc<str>) {
             DeclaredType::TextOf { length: bytes / u64::from(width(charset)) }
         }
         MysqlType::Text { length_bytes, .. } => DeclaredType::Text { length_bytes: *length_bytes },
+        // Binary columns stay so, and so do the ENUMs and SETs of binary labels.
+        MysqlType::Enum { charset, .. } | MysqlType::Set { charset, .. }
+            if **charset == *"binary" =>
+        {
+            return;
+        }
         MysqlType::Enum { labels, .. } => DeclaredType::Enum { labels: labels.clone() },
         MysqlType::Set { labels, .. } => DeclaredType::Set { labels: labels.clone() },
         _ => return,
