@@ -189,10 +189,7 @@ mod tests {
     fn what_cannot_be_paged_is_read_whole() {
         assert!(!is_chunkable(&table(&[])));
         let labels = std::sync::Arc::from(["x".into()]);
-        assert!(!is_chunkable(&table(&[(
-            "e",
-            MysqlType::Enum { labels, charset: "utf8".into() }
-        )])));
+        assert!(!is_chunkable(&table(&[("e", MysqlType::Enum { labels, charset: "utf8".into() })])));
         assert!(is_chunkable(&table(&[("v", MysqlType::Varbinary { length: 9 })])));
     }
 

@@ -231,10 +231,9 @@ fn lost(e: WireError) -> Error {
     if text.contains("same server_uuid/server_id") {
         return error.with_kind(ErrorKind::Transient).with(CLASH, "in use by another client");
     }
-    let is_gone =
-        ["could not find", "purged", "impossible position", "missing", "not found", "not in the"]
-            .iter()
-            .any(|word| text.contains(word));
+    let is_gone = ["could not find", "purged", "impossible position", "missing", "not found", "not in the"]
+        .iter()
+        .any(|word| text.contains(word));
     if is_gone { error } else { error.with_kind(ErrorKind::Transient) }
 }
 
@@ -251,14 +250,14 @@ mod tests {
         let command = gtid_command("", 4, 9, true, &[7]);
         assert_eq!(command[..11], [0x1e, 4, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(command[11..], [4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7]);
-        let replica = Replica { server_id: 9, name: "n".into(), heartbeat: Duration::from_secs(1) };
+        let replica =
+            Replica { server_id: 9, name: "n".into(), heartbeat: Duration::from_secs(1) };
         assert_eq!(register_command(&replica).len(), 1 + 4 + 2 + 1 + 1 + 2 + 4 + 4);
     }
 
     #[test]
     fn only_a_lost_position_is_an_offset_lost() {
-        let server =
-            |message: &str| lost(WireError::Server { code: 1236, message: message.into() });
+        let server = |message: &str| lost(WireError::Server { code: 1236, message: message.into() });
         let gone = server("Could not find first log file name in binary log index file");
         assert_eq!(gone.kind(), ErrorKind::OffsetLost);
         let clash = server(

@@ -494,7 +494,9 @@ impl LogCore {
         match event.body {
             EventBody::TableMap(map) => self.on_table_map(&map),
             EventBody::Rows(rows) if !skipped => self.on_rows_event(&rows),
-            EventBody::Query(query) if !skipped && control_of(&query.sql) == Control::Other => {
+            EventBody::Query(query)
+                if !skipped && control_of(&query.sql) == Control::Other =>
+            {
                 self.on_statement(&query, event.header.timestamp_s)
             }
             _ => Ok(()),
@@ -553,7 +555,8 @@ impl LogCore {
         };
         let (table, plan) = (table.clone(), plan.clone());
         let Some(group) = &self.group else { return Ok(()) };
-        let segment = Segment { end: 0, position: group.position, commit_ms: group.commit_ms };
+        let segment =
+            Segment { end: 0, position: group.position, commit_ms: group.commit_ms };
         let Some(i) = self.tables.find(&table) else { return Ok(()) };
         if self.is_covered(&self.tables.slots[i], group) {
             return Ok(());
@@ -816,8 +819,10 @@ impl LogCore {
 
     /// Reads all rows of a table again. `reset`: rows of an earlier try may be out that a table read whole must not repeat.
     pub fn restart_snapshot(&mut self, table: &TableId, reset: bool) {
-        let chunkable =
-            self.history.get(table).is_some_and(|v| crate::chunks::is_chunkable(&v.shape));
+        let chunkable = self
+            .history
+            .get(table)
+            .is_some_and(|v| crate::chunks::is_chunkable(&v.shape));
         if let Some(slot) = self.tables.get_mut(table) {
             slot.restart_run(chunkable, reset);
         }

@@ -213,7 +213,9 @@ impl MysqlReader {
         };
         let detour = async {
             match &mut self.detour {
-                Some(Detour { opening: Some(task), .. }) => Arrival::DetourOpen(joined(task).await),
+                Some(Detour { opening: Some(task), .. }) => {
+                    Arrival::DetourOpen(joined(task).await)
+                }
                 Some(Detour { dump: Some(dump), .. }) => Arrival::DetourEvents(dump.next().await),
                 _ => std::future::pending().await,
             }
@@ -365,7 +367,8 @@ impl MysqlReader {
         let (client, facts) = (self.client.clone(), self.facts.clone());
         let start = StartAt::Position(prepared.from.clone());
         // Two dumps of one id would throw each other out.
-        let replica = Replica { server_id: replica.server_id ^ 0x4000_0000, ..replica.clone() };
+        let replica =
+            Replica { server_id: replica.server_id ^ 0x4000_0000, ..replica.clone() };
         let ahead_bytes = self.ahead_bytes;
         let opening = tokio::spawn(async move {
             DumpStream::open(&client, &facts, &start, &replica, ahead_bytes).await
@@ -522,8 +525,6 @@ impl SourceReader for MysqlReader {
 async fn joined<T>(task: &mut JoinHandle<Result<T>>) -> Result<T> {
     match task.await {
         Ok(result) => result,
-        Err(e) => {
-            Err(Error::new(ErrorKind::Bug, "a task of the reader ended badly").with_source(e))
-        }
+        Err(e) => Err(Error::new(ErrorKind::Bug, "a task of the reader ended badly").with_source(e)),
     }
 }

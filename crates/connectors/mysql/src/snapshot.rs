@@ -72,9 +72,7 @@ pub enum Content {
     /// Rows of a table that is read whole, as they come.
     Rows(RecordBatch),
     /// All its rows have been sent; they are the table as of this place.
-    WholeDone {
-        at: FilePosition,
-    },
+    WholeDone { at: FilePosition },
     /// Nothing usable was read.
     Failed {
         lane: Option<usize>,
@@ -403,9 +401,7 @@ async fn view_place(connection: &mut Connection) -> Result<FilePosition> {
     let file = value("binlog_snapshot_file").filter(|f| !f.is_empty());
     let pos = value("binlog_snapshot_position").and_then(|p| p.parse().ok());
     let (file, pos) = file.zip(pos).ok_or_else(|| {
-        Error::config(
-            "the server gives no place in its binlog for a consistent read; is log_bin on?",
-        )
+        Error::config("the server gives no place in its binlog for a consistent read; is log_bin on?")
     })?;
     Ok(FilePosition::new(file, pos))
 }
