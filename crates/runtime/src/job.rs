@@ -204,7 +204,8 @@ impl JobHandle {
             // A checkpoint is worth its files once there is something new in it: when all that is waited for has been
             // read, and again when it then turned out that an operator held some of it.
             let now = status.committed.as_ref().map(|c| c.checkpoint);
-            if asked != Some((status.attempt, now)) && covers(&status.read)? {
+            let streaming = status.state == JobState::Streaming;
+            if streaming && asked != Some((status.attempt, now)) && covers(&status.read)? {
                 asked = Some((status.attempt, now));
                 self.request_checkpoint();
             }

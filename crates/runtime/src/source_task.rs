@@ -77,7 +77,7 @@ impl SourceTask {
             let trigger = *self.trigger.borrow();
             if at_boundary && trigger.checkpoint > last {
                 last = trigger.checkpoint;
-                self.snapshot(trigger, &mut out, &mut offsets).await?;
+                self.snapshot(trigger, streaming, &mut out, &mut offsets).await?;
                 if trigger.last {
                     break;
                 }
@@ -101,6 +101,7 @@ impl SourceTask {
     async fn snapshot(
         &mut self,
         trigger: Trigger,
+        streaming: bool,
         out: &mut Collector,
         offsets: &mut Offsets,
     ) -> Result<()> {
@@ -109,7 +110,8 @@ impl SourceTask {
         self.send(out, offsets).await?;
         let state = self.reader.snapshot_state(checkpoint).await?;
         let (instance, offsets) = (self.instance.clone(), offsets.clone());
-        let ack = Ack { instance, checkpoint, state, holds: false, offsets };
+        // Rows of tables that are still being read belong before the offsets, and come after them.
+        let ack = Ack { instance, checkpoint, state, holds: !streaming, offsets };
         // Nobody listens any more only when the attempt is over, and then this task is too.
         let _ = self.acks.send(ack).await;
         if trigger.end {

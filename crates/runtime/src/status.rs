@@ -108,7 +108,8 @@ pub struct JobStatus {
     pub checkpoint: Option<CheckpointStatus>,
     pub checkpoint_in_flight: Option<InFlightStatus>,
     pub committed: Option<CommittedStatus>,
-    /// Offsets of the newest committed epoch at whose barrier no operator held rows back: the sink has all of it.
+    /// Offsets of the newest committed epoch at whose barrier no operator held rows back and no table was still being read:
+    /// the sink has all of it.
     pub complete: Offsets,
     /// How far the source has been read.
     pub read: Offsets,

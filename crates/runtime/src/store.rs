@@ -36,7 +36,8 @@ pub struct Checkpoint {
     pub created_ms: i64,
     /// Where the source was, for people who look into the file.
     pub offsets: Offsets,
-    /// An operator held records back at the barrier: what this covers is not all in the sink, even once it is committed.
+    /// An operator held records back at the barrier, or a reader was still reading tables: what the offsets cover is not
+    /// all in the sink, even once this is committed.
     pub held: bool,
     pub source: Vec<State>,
     pub stages: Vec<StageStates>,

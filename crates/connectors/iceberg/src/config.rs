@@ -148,7 +148,9 @@ impl IcebergConfig {
         self.table.get(KEY).and_then(|v| v.parse().ok()).unwrap_or(128 * 1024 * 1024)
     }
 
-    fn validate(&self) -> Result<()> {
+    /// # Errors
+    /// `Config` for what a single option cannot tell.
+    pub fn validate(&self) -> Result<()> {
         self.warehouse()?;
         self.partition_keys()?;
         if let Some(version) = self.table.get("format-version").filter(|v| *v != "2") {

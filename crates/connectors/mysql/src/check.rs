@@ -30,10 +30,6 @@ pub async fn check(
         server: format!("{flavor} {} at {} ({tls})", facts.version, client.address()),
         ..SourceCheck::default()
     };
-    let ignored = config.without_effect();
-    if !ignored.is_empty() {
-        check.warnings.push(format!("options without effect here: {}", ignored.join(", ")));
-    }
     privileges(&mut connection, &facts, &mut check).await?;
     if let Err(e) = log_end(&mut connection, &facts).await {
         check.errors.push(e.to_string());

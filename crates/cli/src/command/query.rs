@@ -1,0 +1,45 @@
+//! `lakeward query FILE "select …"`: SQL over the tables of the pipeline's sink.
+
+use clap::{Args, ValueEnum};
+
+use super::FileArgument;
+use crate::exit::Failure;
+
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    file: FileArgument,
+    /// The statement; `show tables` lists what there is
+    sql: String,
+    /// How the answer is written
+    #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
+    format: OutputFormat,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum OutputFormat {
+    Table,
+    Csv,
+    Json,
+}
+
+#[cfg(feature = "query")]
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    use lakeward_query::{Format, LakeQuery};
+
+    let file = super::load(&arguments.file.file)?;
+    let lake = crate::registry::lake(&file).await.map_err(Failure::usage)?;
+    let format = match arguments.format {
+        OutputFormat::Table => Format::Table,
+        OutputFormat::Csv => Format::Csv,
+        OutputFormat::Json => Format::Json,
+    };
+    let query = LakeQuery::open(lake).await?;
+    let mut out = std::io::BufWriter::new(std::io::stdout());
+    Ok(query.run(&arguments.sql, format, &mut out).await?)
+}
+
+#[cfg(not(feature = "query"))]
+pub async fn run(_: Arguments) -> Result<(), Failure> {
+    Err(Failure::usage("this program was built without the feature `query`"))
+}

@@ -1,0 +1,108 @@
+//! `lakeward run`: runs a pipeline until it is told to stop.
+
+use clap::{Args, ValueEnum};
+use indicatif::MultiProgress;
+use lakeward_core::Result;
+use lakeward_runtime::{JobHandle, Until};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{FileArgument, load};
+use crate::console::Console;
+use crate::exit::Failure;
+use crate::http::server::Server;
+use crate::job::{self, Running};
+use crate::registry::Connectors;
+
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    file: FileArgument,
+    /// End by itself once all that is committed in the source at the start of the run is in the sink
+    #[arg(long, value_enum)]
+    until: Option<End>,
+    /// Read tables anew: all, or those named (db.table, separated by commas)
+    #[arg(long, value_name = "TABLES", num_args = 0..=1, default_missing_value = "*", require_equals = true, value_delimiter = ',')]
+    resnapshot: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum End {
+    CaughtUp,
+}
+
+pub async fn run(arguments: Arguments, screen: MultiProgress) -> Result<(), Failure> {
+    let file = load(&arguments.file.file)?;
+    let mut signals = Signals::new()?;
+    // A port that is taken is found out before anything else is touched.
+    let server = Server::bind(&file).await.map_err(Failure::usage)?;
+    let connectors = Connectors::of(&file).await.map_err(Failure::usage)?;
+    let until = match arguments.until {
+        Some(End::CaughtUp) => Some(Until::CaughtUp),
+        None => connectors.bounded.then_some(Until::Streaming),
+    };
+    let running = job::start(&file, connectors, arguments.resnapshot)?;
+    let server = server.serve(&file, &running)?;
+    let console = Console::start(&running, screen);
+    let result = until_the_end(&running, until, &mut signals).await;
+    console.finish().await;
+    server.finish().await;
+    result
+}
+
+async fn until_the_end(
+    running: &Running,
+    until: Option<Until>,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let handle = &running.handle;
+    tokio::select! {
+        ended = end(handle, until) => Ok(ended?),
+        () = signals.next() => {
+            tracing::info!("stopping: one more checkpoint, then the end; another signal ends at once");
+            let was_running = handle.status().state.is_running();
+            tokio::select! {
+                stopped = handle.stop() => match stopped {
+                    // It was between two attempts: there is nothing that a checkpoint could save.
+                    Err(e) if !was_running && e.kind().is_retryable() => {
+                        tracing::warn!("stopped while it was not running, after the error: {e}");
+                        Ok(())
+                    }
+                    stopped => Ok(stopped?),
+                },
+                () = signals.next() => {
+                    handle.abort();
+                    Err(Failure::runtime("ended at once by a second signal; the next start goes on from the last checkpoint"))
+                }
+            }
+        }
+    }
+}
+
+async fn end(handle: &JobHandle, until: Option<Until>) -> Result<()> {
+    match until {
+        Some(until) => handle.run_until(until).await,
+        None => handle.wait().await,
+    }
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self, Failure> {
+        let watch = |kind| {
+            signal(kind).map_err(|e| Failure::runtime(format!("signals cannot be received: {e}")))
+        };
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Self { terminate: watch(terminate)?, interrupt: watch(interrupt)? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! `lakeward wait`: returns once a running pipeline has come to a point, or says in one line why it has not.
+
+use clap::Args;
+
+use super::{FileArgument, load};
+use crate::exit::Failure;
+use crate::http::client::Client;
+use crate::http::shape::Point;
+use crate::pipeline_file::value::Interval;
+
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    file: FileArgument,
+    /// What to wait for
+    #[arg(long, value_enum)]
+    until: Point,
+    /// How long at most
+    #[arg(long, default_value = "60s", value_parser = Interval::parse)]
+    timeout: Interval,
+}
+
+pub async fn run(arguments: Arguments) -> Result<(), Failure> {
+    let file = load(&arguments.file.file)?;
+    let client = Client::of(&file);
+    client.wait(arguments.until, arguments.timeout.0).await.map_err(Failure::runtime)
+}

@@ -1,0 +1,178 @@
+//! The one place that names connectors.
+
+use std::sync::Arc;
+
+use lakeward_core::{Error, Result, Sink, Source};
+
+use crate::pipeline_file::options::{OptionSpec, nearest, options_of};
+use crate::pipeline_file::typed::{WithoutEffect, read_section};
+use crate::pipeline_file::{Endpoint, PipelineFile};
+
+/// A kind of source or sink, as the commands need to know it.
+pub struct Kind {
+    /// As `type` names it.
+    pub name: &'static str,
+    /// Its section of a new pipeline file.
+    pub template: &'static str,
+    pub options: fn() -> Vec<OptionSpec>,
+}
+
+pub const SOURCES: &[Kind] = &[
+    #[cfg(feature = "mysql")]
+    Kind {
+        name: "mysql",
+        template: include_str!("../templates/source-mysql.yaml"),
+        options: options_of::<lakeward_mysql::config::MysqlConfig>,
+    },
+];
+
+pub const SINKS: &[Kind] = &[
+    #[cfg(feature = "iceberg")]
+    Kind {
+        name: "iceberg",
+        template: include_str!("../templates/sink-iceberg.yaml"),
+        options: options_of::<lakeward_iceberg::config::IcebergConfig>,
+    },
+];
+
+/// Types that Flink CDC knows, so that asking for one is told apart from a slip of the pen.
+const ELSEWHERE: [&str; 14] = [
+    "postgres", "oracle", "sqlserver", "mongodb", "kafka", "doris", "starrocks", "paimon", "hudi",
+    "fluss", "elasticsearch", "maxcompute", "oceanbase", "values",
+];
+
+/// Both ends of a pipeline, made from its file. Nothing has been connected to yet.
+pub struct Connectors {
+    pub source: Arc<dyn Source>,
+    pub sink: Arc<dyn Sink>,
+    /// What of the source the state belongs to.
+    pub source_identity: String,
+    /// What of the sink the state belongs to.
+    pub sink_identity: String,
+    /// The source was told to end by itself once its tables are read.
+    pub bounded: bool,
+    pub warnings: Vec<String>,
+}
+
+impl Connectors {
+    /// # Errors
+    /// `Config` for a type that is not known and for options that are wrong.
+    pub async fn of(file: &PipelineFile) -> Result<Self> {
+        let in_file = |e: Error| e.with("file", file.path.display());
+        let mut ignored = file.ignored.clone();
+        let mut warnings = Vec::new();
+        let source = source(&file.source, &mut ignored).map_err(in_file)?;
+        let sink = sink(&file.sink, &mut ignored, &mut warnings).await.map_err(in_file)?;
+        if !ignored.is_empty() {
+            let ignored = ignored.join(", ");
+            warnings.insert(0, format!("these options have no effect here: {ignored}"));
+        }
+        Ok(Self {
+            source: source.source,
+            source_identity: source.identity,
+            sink: sink.0,
+            sink_identity: sink.1,
+            bounded: source.bounded,
+            warnings,
+        })
+    }
+}
+
+struct SourceEnd {
+    source: Arc<dyn Source>,
+    identity: String,
+    bounded: bool,
+}
+
+fn source(endpoint: &Endpoint, ignored: &mut Vec<String>) -> Result<SourceEnd> {
+    match endpoint.connector.as_str() {
+        #[cfg(feature = "mysql")]
+        "mysql" => {
+            use lakeward_mysql::MysqlSource;
+            use lakeward_mysql::config::StartupMode;
+            let config = mysql(endpoint, ignored)?;
+            ignored.extend(config.without_effect().into_iter().map(|key| format!("source: {key}")));
+            let bounded = config.startup_mode == StartupMode::Snapshot;
+            let source = Arc::new(MysqlSource::new(config)?);
+            Ok(SourceEnd { source, identity: "mysql".to_string(), bounded })
+        }
+        other => Err(unknown("source", other, endpoint.line, SOURCES)),
+    }
+}
+
+async fn sink(
+    endpoint: &Endpoint,
+    ignored: &mut Vec<String>,
+    warnings: &mut Vec<String>,
+) -> Result<(Arc<dyn Sink>, String)> {
+    match endpoint.connector.as_str() {
+        #[cfg(feature = "iceberg")]
+        "iceberg" => {
+            use lakeward_iceberg::IcebergSink;
+            let config = iceberg(endpoint, ignored)?;
+            warnings.extend(config.warnings());
+            let identity = format!("iceberg {} {}", config.catalog_name(), config.warehouse()?);
+            Ok((Arc::new(IcebergSink::open(config).await?), identity))
+        }
+        other => Err(unknown("sink", other, endpoint.line, SINKS)),
+    }
+}
+
+#[cfg(feature = "mysql")]
+fn mysql(
+    endpoint: &Endpoint,
+    ignored: &mut Vec<String>,
+) -> Result<lakeward_mysql::config::MysqlConfig> {
+    /// Options of Flink CDC's connector that the config struct does not have.
+    const WITHOUT_EFFECT: WithoutEffect<'static> = &[
+        "chunk-meta.group.size",
+        "chunk-key.even-distribution.factor.lower-bound",
+        "chunk-key.even-distribution.factor.upper-bound",
+        "scan.incremental.snapshot.enabled",
+    ];
+    read_section(endpoint.options.clone(), WITHOUT_EFFECT, ignored)
+}
+
+#[cfg(feature = "iceberg")]
+fn iceberg(
+    endpoint: &Endpoint,
+    ignored: &mut Vec<String>,
+) -> Result<lakeward_iceberg::config::IcebergConfig> {
+    /// Options of Flink CDC's connector that the config struct does not have.
+    const WITHOUT_EFFECT: WithoutEffect<'static> = &["sink.compaction.parallelism"];
+    let config: lakeward_iceberg::config::IcebergConfig =
+        read_section(endpoint.options.clone(), WITHOUT_EFFECT, ignored)?;
+    config.validate()?;
+    Ok(config)
+}
+
+/// The sink's tables, for queries.
+///
+/// # Errors
+/// `Config` when the sink is not one that can be queried.
+#[cfg(feature = "query")]
+pub async fn lake(file: &PipelineFile) -> Result<Arc<dyn lakeward_query::LakeCatalog>> {
+    let endpoint = &file.sink;
+    match endpoint.connector.as_str() {
+        "iceberg" => {
+            let config = iceberg(endpoint, &mut Vec::new())?;
+            Ok(Arc::new(lakeward_query::IcebergLake::open(&config).await?))
+        }
+        other => Err(Error::config(format!(
+            "`query` reads iceberg sinks, this pipeline's sink is {other}"
+        ))),
+    }
+}
+
+fn unknown(what: &str, wanted: &str, line: usize, kinds: &[Kind]) -> Error {
+    let known: Vec<&str> = kinds.iter().map(|kind| kind.name).collect();
+    let message = if ELSEWHERE.contains(&wanted) {
+        format!("the {what} `{wanted}` is not supported yet; supported: {}", known.join(", "))
+    } else {
+        match nearest(wanted, known.iter().copied()) {
+            Some(near) => format!("there is no {what} `{wanted}`; did you mean `{near}`?"),
+            None => format!("there is no {what} `{wanted}`; supported: {}", known.join(", ")),
+        }
+    };
+    Error::config(message).with("line", line)
+}
