@@ -1,5 +1,7 @@
 //! `lakeward run`: runs a pipeline until it is told to stop.
 
+use std::time::{Duration, Instant};
+
 use clap::{Args, ValueEnum};
 use indicatif::MultiProgress;
 use lakeward_core::Result;
@@ -85,9 +87,14 @@ async fn end(handle: &JobHandle, until: Option<Until>) -> Result<()> {
     }
 }
 
+/// One wish to stop may arrive several times: a shell, `timeout` and a container's init send a signal to a process and to
+/// its group.
+const ONE_WISH: Duration = Duration::from_secs(1);
+
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    last: Option<Instant>,
 }
 
 impl Signals {
@@ -96,13 +103,18 @@ impl Signals {
             signal(kind).map_err(|e| Failure::runtime(format!("signals cannot be received: {e}")))
         };
         let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
-        Ok(Self { terminate: watch(terminate)?, interrupt: watch(interrupt)? })
+        Ok(Self { terminate: watch(terminate)?, interrupt: watch(interrupt)?, last: None })
     }
 
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+            }
+            if self.last.replace(Instant::now()).is_none_or(|last| last.elapsed() > ONE_WISH) {
+                return;
+            }
         }
     }
 }
