@@ -214,6 +214,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn timestamps_reach_beyond_2038() {
+        assert_eq!(timestamp(&[0x7f, 0xff, 0xff, 0xff]), Some(2_147_483_647_000_000));
+        assert_eq!(
+            timestamp(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0x42, 0x3f]),
+            Some(4_294_967_295_999_999)
+        );
+        assert_eq!(timestamp(&[0, 0, 0, 0, 0]), None);
+        assert_eq!(timestamp(&[0, 0, 0, 1, 0x63]), Some(1_990_000));
+        assert_eq!(old_timestamp(&[1, 0, 0, 0x80]), Some(2_147_483_649_000_000));
+    }
+
     proptest! {
         #[test]
         fn days_follow_chrono(day in -719_162i32..2_932_896) {

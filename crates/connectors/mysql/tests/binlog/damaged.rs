@@ -137,3 +137,39 @@ fn a_changed_byte_does_not_pass_the_checksum() {
         }
     }
 }
+
+/// Several changes at once, again and again: what a fuzzer does, without its eyes. For a compiler with eyes see `fuzz/`.
+#[test]
+#[ignore = "takes minutes"]
+fn events_with_many_changes() {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % below.max(1) as u64) as usize
+    };
+    each_damaged(|whole, _, read| {
+        for _ in 0..3_000 {
+            let mut bytes = whole.to_vec();
+            for _ in 0..=next(6) {
+                let at = next(bytes.len());
+                match next(5) {
+                    0 => bytes[at] = next(256) as u8,
+                    1 => bytes[at] ^= 1 << next(8),
+                    2 => bytes.truncate(at.max(20)),
+                    3 => bytes[at] = [0, 0xff, 0xfe, 0xfc, 0x7f, 0x80][next(6)],
+                    _ => {
+                        // A piece of the event over another place of it.
+                        let (from, length) = (next(bytes.len()), next(16));
+                        let piece = bytes[from..bytes.len().min(from + length)].to_vec();
+                        let end = bytes.len().min(at + piece.len());
+                        bytes[at..end].copy_from_slice(&piece[..end - at]);
+                    }
+                }
+            }
+            set_size(&mut bytes);
+            read(&bytes);
+        }
+    });
+}
