@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Float64Type};
@@ -45,7 +46,7 @@ impl Default for DataFileOptions {
     fn default() -> Self {
         Self {
             target_size_bytes: 256 << 20,
-            row_group_bytes: 32 << 20,
+            row_group_bytes: 64 << 20,
             compression: Compression::ZSTD(ZstdLevel::default()),
             memory_bytes: 64 << 20,
         }
@@ -124,6 +125,13 @@ pub(crate) struct Written {
     pub(crate) rows: Option<arrow_array::UInt32Array>,
 }
 
+/// The handles that a process has are few, whatever number of tables and partitions it writes.
+const MAX_OPEN_FILES: usize = 512;
+static OPEN_FILES: AtomicUsize = AtomicUsize::new(0);
+
+/// Below this, row groups would cost more than the memory that they save.
+const MIN_ROW_GROUP_BYTES: usize = 1 << 20;
+
 /// The data files of one schema and one partition spec that are being written.
 pub(crate) struct DataFiles {
     file_io: FileIO,
@@ -145,6 +153,9 @@ impl DataFiles {
         options: DataFileOptions,
     ) -> Result<Self> {
         let partitioner = Partitioner::new(spec, &schema)?;
+        let most = (options.memory_bytes / 2).max(MIN_ROW_GROUP_BYTES);
+        let options =
+            DataFileOptions { row_group_bytes: options.row_group_bytes.min(most), ..options };
         let (open, done) = (HashMap::new(), Vec::new());
         Ok(Self { file_io, folder, schema, partitioner, options, open, done })
     }
@@ -179,8 +190,11 @@ impl DataFiles {
         self.open.values().map(|file| file.writer.memory_size()).sum()
     }
 
-    /// Gives back what open files hold in memory; the files stay open.
+    /// Gives back what open files hold in memory. The files stay open, unless the process has too many of them.
     pub(crate) async fn release_memory(&mut self) -> Result<()> {
+        if OPEN_FILES.load(Ordering::Relaxed) > MAX_OPEN_FILES / 2 {
+            return self.finish().await;
+        }
         for file in self.open.values_mut() {
             file.writer.flush().await.map_err(|e| write_error(e, &file.path))?;
         }
@@ -249,7 +263,9 @@ impl DataFiles {
     }
 
     async fn bound_memory(&mut self) -> Result<()> {
-        while self.open.len() > 1 && self.memory_bytes() > self.options.memory_bytes {
+        let too_many = || OPEN_FILES.load(Ordering::Relaxed) > MAX_OPEN_FILES;
+        while self.open.len() > 1 && (too_many() || self.memory_bytes() > self.options.memory_bytes)
+        {
             let fullest = self.open.iter().max_by_key(|(_, file)| file.writer.memory_size());
             let Some(partition) = fullest.map(|(partition, _)| partition.clone()) else { break };
             self.close(&partition).await?;
@@ -280,7 +296,8 @@ impl OpenFile {
             Ok(output) => output.writer().await,
             Err(e) => Err(e),
         };
-        let upload = Upload(output.or_err(ErrorKind::Transient, "could not create a data file")?);
+        let upload =
+            Upload::new(output.or_err(ErrorKind::Transient, "could not create a data file")?);
         let layout = types::arrow_schema(schema)?;
         let nan_counts = schema
             .as_struct()
@@ -364,6 +381,19 @@ fn write_error(error: ParquetError, path: &str) -> Error {
 
 /// A file of the store as the Parquet writer wants it.
 struct Upload(Box<dyn FileWrite>);
+
+impl Upload {
+    fn new(file: Box<dyn FileWrite>) -> Self {
+        OPEN_FILES.fetch_add(1, Ordering::Relaxed);
+        Self(file)
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        OPEN_FILES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl AsyncFileWriter for Upload {
     fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, parquet::errors::Result<()>> {
