@@ -1,7 +1,8 @@
 //! How fast row events become Arrow columns: `decode_speed LOG TABLE.sql [rounds]`.
 //!
-//! LOG is a binlog file, TABLE.sql the SHOW CREATE TABLE of the one table whose rows are decoded (its name is that of the table in
-//! the log). Prints rows, the batches' bytes and the best round's nanoseconds per row, on one core.
+//! LOG is a binlog file, TABLE.sql the SHOW CREATE TABLE of the one table whose rows are decoded
+//! (its name is that of the table in the log). Prints rows, the batches' bytes and the best round's
+//! nanoseconds per row, on one core.
 
 use std::error::Error;
 use std::sync::Arc;

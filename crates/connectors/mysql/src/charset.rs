@@ -1,9 +1,10 @@
 //! Character sets as the servers mean them: bytes of a row image or a statement to UTF-8.
 //!
-//! The live path must give the same text as a SELECT in utf8mb4, which the snapshot uses. So conversion follows the servers where
-//! they differ from the web's tables (`latin1` is cp1252 with its undefined bytes passed through, `sjis` and `ujis` have a real
-//! backslash at full-width ＼, `big5` is without HKSCS), and a well-formed code without a character becomes `?` as there.
-//! Bytes that are not well-formed, which the servers do not store, are an error.
+//! The live path must give the same text as a SELECT in utf8mb4, which the snapshot uses. So
+//! conversion follows the servers where they differ from the web's tables (`latin1` is cp1252 with
+//! its undefined bytes passed through, `sjis` and `ujis` have a real backslash at full-width ＼,
+//! `big5` is without HKSCS), and a well-formed code without a character becomes `?` as there. Bytes
+//! that are not well-formed, which the servers do not store, are an error.
 
 mod collations;
 mod double_byte;
@@ -18,7 +19,8 @@ use lakeward_core::{Error, Result};
 
 use double_byte::DoubleByte;
 
-/// The character set that a collation number belongs to; `None` for a number that neither server lists.
+/// The character set that a collation number belongs to; `None` for a number that neither server
+/// lists.
 pub fn of_collation(id: u32) -> Option<&'static str> {
     let after = collations::COLLATIONS.partition_point(|(first, _, _)| *first <= id);
     let (_, last, charset) = collations::COLLATIONS.get(after.checked_sub(1)?)?;

@@ -1,5 +1,6 @@
-//! Growing Arrow columns. A row's cells are pushed one by one; [`ColumnBuilder::truncate`] takes the cells of a row back that
-//! turned out to be unreadable, so that columns never differ in length.
+//! Growing Arrow columns. A row's cells are pushed one by one; [`ColumnBuilder::truncate`] takes
+//! the cells of a row back that turned out to be unreadable, so that columns never differ in
+//! length.
 
 use std::sync::Arc;
 

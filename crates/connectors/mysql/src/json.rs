@@ -1,5 +1,6 @@
-//! MySQL's binary JSON as the text that the server prints for it (`CAST(d AS CHAR)`): keys in stored order, `{"a": 1, "b": [1, 2]}`, opaque
-//! values as the server shows them. Also documents that an update holds only as a list of changes.
+//! MySQL's binary JSON as the text that the server prints for it (`CAST(d AS CHAR)`): keys in
+//! stored order, `{"a": 1, "b": [1, 2]}`, opaque values as the server shows them. Also documents
+//! that an update holds only as a list of changes.
 
 mod binary;
 mod diff;

@@ -1,7 +1,8 @@
 //! Row images to Arrow columns, and snapshot rows into the same columns.
 //!
-//! A [`RowPlan`] joins a TABLE_MAP to the tracked table once; after that [`RowPlan::decode`] appends the rows of each event straight to a
-//! [`TableBuilder`]. Rows of a SELECT go through [`SnapshotBuilder`] and give bit for bit the same values.
+//! A [`RowPlan`] joins a TABLE_MAP to the tracked table once; after that [`RowPlan::decode`]
+//! appends the rows of each event straight to a [`TableBuilder`]. Rows of a SELECT go through
+//! [`SnapshotBuilder`] and give bit for bit the same values.
 
 mod address;
 mod cell;

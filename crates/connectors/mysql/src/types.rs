@@ -1,4 +1,5 @@
-//! MySQL's and MariaDB's types as Lakeward's, and defaults as constants. `TYPES.md` is this page for users.
+//! MySQL's and MariaDB's types as Lakeward's, and defaults as constants. `TYPES.md` is this page
+//! for users.
 
 use lakeward_core::{DataType, Result, TableSchema};
 
@@ -13,7 +14,8 @@ pub struct TypeOptions {
     pub tinyint1_as_boolean: bool,
 }
 
-/// The one mapping. Every value of the MySQL type is a value of the result, exactly; impossible dates become null.
+/// The one mapping. Every value of the MySQL type is a value of the result, exactly; impossible
+/// dates become null.
 pub fn data_type(column_type: &MysqlType, options: &TypeOptions) -> DataType {
     match column_type {
         MysqlType::TinyInt { display_width: Some(1), unsigned: false }
@@ -68,7 +70,8 @@ pub fn data_type(column_type: &MysqlType, options: &TypeOptions) -> DataType {
     }
 }
 
-/// A table as the rest of Lakeward sees it: the same columns in the same order, defaults where they are constants.
+/// A table as the rest of Lakeward sees it: the same columns in the same order, defaults where they
+/// are constants.
 ///
 /// # Errors
 /// `Config`, naming the column, for a character set that is not supported.

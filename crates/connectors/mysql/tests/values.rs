@@ -1,4 +1,5 @@
-//! Every type on a running server, read by the snapshot and then again from the log: the same values, bit for bit.
+//! Every type on a running server, read by the snapshot and then again from the log: the same
+//! values, bit for bit.
 
 mod support;
 
@@ -7,8 +8,8 @@ use lakeward_testkit::sql::quote;
 use lakeward_testkit::{mariadb, mysql9};
 use support::{Harness, Row};
 
-/// Runs the statements of recorded cases, reads the tables by the snapshot, gives every row another key, and compares the rows that the log
-/// brings with those of the snapshot.
+/// Runs the statements of recorded cases, reads the tables by the snapshot, gives every row another
+/// key, and compares the rows that the log brings with those of the snapshot.
 fn both_ways_agree(server: &Server, cases: &[&str]) {
     let mut sql = server.session(None).unwrap();
     sql.run("CREATE DATABASE v").unwrap();

@@ -1,4 +1,5 @@
-//! Row images of any bytes under a table map of any bytes: a table whose types are taken from the map, so that most plans succeed.
+//! Row images of any bytes under a table map of any bytes: a table whose types are taken from the
+//! map, so that most plans succeed.
 #![no_main]
 
 use std::sync::Arc;
@@ -41,7 +42,8 @@ fn table_of(map: &TableMap<'_>, keyed: bool) -> Option<MysqlTable> {
     let mut columns = Vec::new();
     for (i, stored) in map.columns().ok()?.into_iter().enumerate().take(100) {
         let unsigned = optional.unsigned.get(i).copied().flatten().unwrap_or(false);
-        let charset: Arc<str> = ["utf8mb4", "latin1", "gbk", "utf16", "ujis", "gb18030"][i % 6].into();
+        let charset: Arc<str> =
+            ["utf8mb4", "latin1", "gbk", "utf16", "ujis", "gb18030"][i % 6].into();
         let fsp = (stored.metadata as u8).min(6);
         let length = stored.string_bytes() as u32;
         let column_type = match stored.type_code {
@@ -71,7 +73,9 @@ fn table_of(map: &TableMap<'_>, keyed: bool) -> Option<MysqlTable> {
             code::BLOB | code::BLOB_COMPRESSED => {
                 MysqlType::Text { length_bytes: stored.metadata as u8, charset }
             }
-            code::VARCHAR | code::VARCHAR_COMPRESSED if i % 2 == 0 => MysqlType::Varbinary { length },
+            code::VARCHAR | code::VARCHAR_COMPRESSED if i % 2 == 0 => {
+                MysqlType::Varbinary { length }
+            }
             code::VARCHAR | code::VARCHAR_COMPRESSED => MysqlType::Varchar { length, charset },
             _ if stored.is_enum() => MysqlType::Enum { labels: labels(), charset },
             _ if stored.is_set() => MysqlType::Set { labels: labels(), charset },
@@ -94,7 +98,8 @@ fn table_of(map: &TableMap<'_>, keyed: bool) -> Option<MysqlTable> {
             comment: None,
         });
     }
-    let primary_key = columns.first().filter(|_| keyed).map(|c| c.name.clone()).into_iter().collect();
+    let primary_key =
+        columns.first().filter(|_| keyed).map(|c| c.name.clone()).into_iter().collect();
     Some(MysqlTable { columns, primary_key, charset: "utf8mb4".into(), comment: None })
 }
 

@@ -6,8 +6,8 @@ use lakeward_core::Result;
 
 use super::cursor::{Cursor, be_uint, malformed};
 
-/// Unpacks what follows an event's uncompressed part: one byte (algorithm in the bits 4–6, size of the length in 0–2), the
-/// length of the content, the content.
+/// Unpacks what follows an event's uncompressed part: one byte (algorithm in the bits 4–6, size of
+/// the length in 0–2), the length of the content, the content.
 pub(super) fn inflate(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut cursor = Cursor::new(bytes);
     let head = cursor.u8()?;
@@ -20,8 +20,8 @@ pub(super) fn inflate(bytes: &[u8]) -> Result<Vec<u8>> {
         .ok_or_else(|| malformed("its compressed content is damaged"))
 }
 
-/// `None` unless the content has exactly `length` bytes. Memory grows with what is really there, not with what a damaged
-/// length promises.
+/// `None` unless the content has exactly `length` bytes. Memory grows with what is really there,
+/// not with what a damaged length promises.
 pub(crate) fn inflate_zlib(bytes: &[u8], length: usize, zlib_header: bool) -> Option<Vec<u8>> {
     // Deflate cannot do better than about 1:1032.
     let mut content = Vec::with_capacity(length.min(bytes.len().saturating_mul(1040)));

@@ -104,8 +104,8 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// An integer of the `mysql::serialization` format (tagged GTIDs): the number of set bits at the low end of the first
-    /// byte is the number of bytes that follow.
+    /// An integer of the `mysql::serialization` format (tagged GTIDs): the number of set bits at
+    /// the low end of the first byte is the number of bytes that follow.
     pub fn serialized_uint(&mut self) -> Result<u64> {
         let first = self.u8()?;
         let following = first.trailing_ones() as usize;

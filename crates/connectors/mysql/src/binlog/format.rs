@@ -1,4 +1,5 @@
-//! FORMAT_DESCRIPTION: the server's version, the lengths of post-headers, and whether events carry a checksum.
+//! FORMAT_DESCRIPTION: the server's version, the lengths of post-headers, and whether events carry
+//! a checksum.
 
 use std::sync::Arc;
 
@@ -41,8 +42,8 @@ impl FormatDescription {
         if cursor.u8()? as usize != HEADER_BYTES {
             return Err(malformed("its format description names another header length than 19"));
         }
-        // Every server with checksums (MySQL 5.6.1, MariaDB 5.3) ends this event with the algorithm and four bytes of checksum, also
-        // where the log has none.
+        // Every server with checksums (MySQL 5.6.1, MariaDB 5.3) ends this event with the algorithm
+        // and four bytes of checksum, also where the log has none.
         let has_algorithm = knows_checksums(&server_version);
         let tail_bytes = if has_algorithm { 1 + CHECKSUM_BYTES } else { 0 };
         let count =

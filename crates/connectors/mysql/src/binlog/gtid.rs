@@ -1,4 +1,5 @@
-//! Events that name transactions: MySQL's GTID, tagged GTID and PREVIOUS_GTIDS, MariaDB's GTID and GTID_LIST.
+//! Events that name transactions: MySQL's GTID, tagged GTID and PREVIOUS_GTIDS, MariaDB's GTID and
+//! GTID_LIST.
 
 use lakeward_core::Result;
 
@@ -49,7 +50,8 @@ impl MySqlGtidEvent {
         Ok(event)
     }
 
-    /// MySQL 8.3 and later write this form when the GTID has a tag: numbered fields, of which some may be left out.
+    /// MySQL 8.3 and later write this form when the GTID has a tag: numbered fields, of which some
+    /// may be left out.
     pub(super) fn parse_tagged(body: &[u8]) -> Result<Self> {
         let mut cursor = Cursor::new(body);
         let _format_version = cursor.serialized_uint()?;
@@ -146,9 +148,11 @@ pub struct MariaDbGtidEvent {
     pub gtid: MariaDbGtid,
     flags: u8,
     extra_flags: u8,
-    /// Set for the rows of a prepared XA transaction and for the group that commits or rolls one back.
+    /// Set for the rows of a prepared XA transaction and for the group that commits or rolls one
+    /// back.
     pub xa: Option<XaId>,
-    /// The sequence number of the `START ALTER` group that this `COMMIT ALTER` or `ROLLBACK ALTER` ends.
+    /// The sequence number of the `START ALTER` group that this `COMMIT ALTER` or `ROLLBACK ALTER`
+    /// ends.
     pub alter_started_at: Option<u64>,
 }
 
@@ -185,8 +189,8 @@ impl MariaDbGtidEvent {
         Ok(Self { gtid, flags, extra_flags, xa, alter_started_at })
     }
 
-    /// A single statement without a closing event: DDL, `XA COMMIT` and the like. Anything else ends with XID, a QUERY `COMMIT`
-    /// or a QUERY `ROLLBACK`.
+    /// A single statement without a closing event: DDL, `XA COMMIT` and the like. Anything else
+    /// ends with XID, a QUERY `COMMIT` or a QUERY `ROLLBACK`.
     pub fn is_standalone(&self) -> bool {
         self.flags & 1 != 0
     }

@@ -21,8 +21,8 @@ pub struct EventHeader {
     pub server_id: u32,
     /// With header and checksum.
     pub size_bytes: u32,
-    /// The low 32 bits of where the next event begins: files may be larger, so a reader counts for itself. 0 for
-    /// artificial events and events inside a compressed transaction.
+    /// The low 32 bits of where the next event begins: files may be larger, so a reader counts for
+    /// itself. 0 for artificial events and events inside a compressed transaction.
     pub next_position: u32,
     pub flags: u16,
 }

@@ -1,5 +1,5 @@
-//! Binlog events of MySQL and MariaDB: bytes in, values out. Nothing here talks to a server or keeps more than the layout of
-//! the log being read.
+//! Binlog events of MySQL and MariaDB: bytes in, values out. Nothing here talks to a server or
+//! keeps more than the layout of the log being read.
 //!
 //! Row images stay bytes until [`crate::rows`] appends them to columns.
 
@@ -43,7 +43,8 @@ pub struct Event<'a> {
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventBody<'a> {
     FormatDescription(FormatDescription),
-    /// The log goes on in another file. The first event of a dump, artificial, names the file that it starts in.
+    /// The log goes on in another file. The first event of a dump, artificial, names the file that
+    /// it starts in.
     Rotate {
         file: Cow<'a, str>,
         position: u64,
@@ -104,8 +105,8 @@ impl DecoderState {
 /// Reads one event, header and checksum included.
 ///
 /// # Errors
-/// `Transient` when the bytes are damaged, which a new connection may cure; `Config` when the server writes something that has to be
-/// switched off there. Never panics, whatever the bytes.
+/// `Transient` when the bytes are damaged, which a new connection may cure; `Config` when the
+/// server writes something that has to be switched off there. Never panics, whatever the bytes.
 pub fn parse_event<'a>(bytes: &'a [u8], state: &mut DecoderState) -> Result<Event<'a>> {
     let header = EventHeader::parse(bytes)?;
     if header.size_bytes as usize != bytes.len() {
@@ -194,7 +195,8 @@ fn parse_body<'a>(
         T::MARIADB_QUERY_COMPRESSED => {
             EventBody::Query(QueryEvent::parse(body, QueryForm::Compressed)?)
         }
-        // LOAD DATA under statement format: shown as the statement it is, so that a reader can refuse it.
+        // LOAD DATA under statement format: shown as the statement it is, so that a reader can
+        // refuse it.
         T::EXECUTE_LOAD_QUERY => EventBody::Query(QueryEvent::parse(body, QueryForm::LoadData)?),
         T::TABLE_MAP => EventBody::TableMap(TableMap::parse(body, &state.format)?),
         T::WRITE_ROWS_V1

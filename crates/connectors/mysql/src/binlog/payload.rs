@@ -1,4 +1,5 @@
-//! TRANSACTION_PAYLOAD: MySQL's compressed transactions (`binlog_transaction_compression`), one event that holds all others.
+//! TRANSACTION_PAYLOAD: MySQL's compressed transactions (`binlog_transaction_compression`), one
+//! event that holds all others.
 
 use std::io::{BufReader, Read};
 
@@ -60,7 +61,8 @@ impl<'a> TransactionPayload<'a> {
         Ok(Self { compression, uncompressed_bytes, content })
     }
 
-    /// Reads the events inside, one at a time, so that memory holds one event and not the transaction.
+    /// Reads the events inside, one at a time, so that memory holds one event and not the
+    /// transaction.
     pub fn events(&self) -> Result<PayloadEvents<'a>> {
         let content: Box<dyn Read + Send + 'a> = match self.compression {
             Compression::None => Box::new(self.content),

@@ -20,7 +20,8 @@ pub struct QueryEvent<'a> {
     pub sql: Cow<'a, [u8]>,
 }
 
-/// The session's settings that change what the statement's text means. `None` where the event does not say.
+/// The session's settings that change what the statement's text means. `None` where the event does
+/// not say.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionState {
     sql_mode: Option<u64>,
@@ -92,8 +93,8 @@ impl SessionState {
                 // MariaDB: microseconds, the transaction's number.
                 128 => cursor.skip(3)?,
                 129 => cursor.skip(8)?,
-                // Variables have no length of their own, so nothing after an unknown one can be read. Servers write those
-                // that matter here first.
+                // Variables have no length of their own, so nothing after an unknown one can be
+                // read. Servers write those that matter here first.
                 _ => break,
             }
         }

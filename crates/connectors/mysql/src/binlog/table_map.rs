@@ -1,4 +1,5 @@
-//! TABLE_MAP: which table a number stands for, how its columns are stored, and what `binlog_row_metadata` adds.
+//! TABLE_MAP: which table a number stands for, how its columns are stored, and what
+//! `binlog_row_metadata` adds.
 
 use lakeward_core::Result;
 
@@ -43,8 +44,8 @@ pub mod code {
     pub const GEOMETRY: u8 = 255;
 }
 
-/// A table as its row events store it. Zero-copy: most table maps repeat an earlier one and are only compared with it
-/// ([`TableMap::definition`]).
+/// A table as its row events store it. Zero-copy: most table maps repeat an earlier one and are
+/// only compared with it ([`TableMap::definition`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableMap<'a> {
     pub table_id: u64,
@@ -136,7 +137,8 @@ fn name<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str> {
     std::str::from_utf8(bytes).map_err(|_| malformed("a name is not utf8"))
 }
 
-/// What `binlog_row_metadata` adds about each column. Every list is either empty or has one entry for each column.
+/// What `binlog_row_metadata` adds about each column. Every list is either empty or has one entry
+/// for each column.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OptionalMetadata<'a> {
     /// `None` for columns without a sign.
@@ -316,7 +318,8 @@ impl ColumnMetadata {
         )
     }
 
-    /// Types that take part in the list of character sets; binary ones do, under the collation `binary`.
+    /// Types that take part in the list of character sets; binary ones do, under the collation
+    /// `binary`.
     fn is_character(&self) -> bool {
         matches!(
             self.real_type(),
@@ -332,7 +335,8 @@ impl ColumnMetadata {
         )
     }
 
-    /// The length in bytes of a CHAR, BINARY, ENUM or SET column. Lengths above 255 keep two bits, inverted, in the type.
+    /// The length in bytes of a CHAR, BINARY, ENUM or SET column. Lengths above 255 keep two bits,
+    /// inverted, in the type.
     pub fn string_bytes(&self) -> usize {
         let (first, low) = ((self.metadata >> 8) as u8, self.metadata & 0xff);
         if first & 0x30 == 0x30 {

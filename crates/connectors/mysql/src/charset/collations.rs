@@ -1,5 +1,5 @@
-//! Which character set a collation's number belongs to, as MariaDB 10.11 and MySQL 9.7 list them (they agree where they
-//! overlap). Sorted by number.
+//! Which character set a collation's number belongs to, as MariaDB 10.11 and MySQL 9.7 list them
+//! (they agree where they overlap). Sorted by number.
 
 /// First number, last number, character set.
 pub(super) const COLLATIONS: &[(u32, u32, &str)] = &[

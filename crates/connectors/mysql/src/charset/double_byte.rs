@@ -1,7 +1,8 @@
 //! Chinese, Japanese and Korean character sets of one to three bytes a character.
 //!
-//! `encoding_rs` has the web's mappings; the lists below say where the servers' differ. All were found by converting every code of
-//! each character set on MySQL 9.7 and MariaDB 10.11, which agree.
+//! `encoding_rs` has the web's mappings; the lists below say where the servers' differ. All were
+//! found by converting every code of each character set on MySQL 9.7 and MariaDB 10.11, which
+//! agree.
 
 use std::sync::LazyLock;
 
@@ -42,7 +43,8 @@ struct Rules {
 /// Every code of one character set.
 #[derive(Debug)]
 pub(super) struct DoubleByte {
-    /// By (lead - 80, trail); 0 where the pair is not well-formed. All characters are of the basic plane.
+    /// By (lead - 80, trail); 0 where the pair is not well-formed. All characters are of the basic
+    /// plane.
     pairs: Box<[u16]>,
     /// By the two bytes behind 8F, counted from A1.
     triples: Option<Box<[u16]>>,

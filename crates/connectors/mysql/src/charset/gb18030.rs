@@ -1,7 +1,8 @@
 //! GB18030 of MySQL: characters of one, two and four bytes.
 //!
-//! The server has the standard of 2005: where the web's table of 2022 has new characters, the server still has private ones. Found by
-//! converting every code of two bytes, and of four bytes for U+0080 to U+1116F, on MySQL 9.7.
+//! The server has the standard of 2005: where the web's table of 2022 has new characters, the
+//! server still has private ones. Found by converting every code of two bytes, and of four bytes
+//! for U+0080 to U+1116F, on MySQL 9.7.
 
 use encoding_rs::GB18030;
 

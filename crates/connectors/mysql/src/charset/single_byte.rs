@@ -1,5 +1,6 @@
-//! The upper halves of single-byte character sets, as both servers convert them (`CONVERT(_cs x'80' USING utf8mb4)` and so
-//! on). U+FFFD stands for a byte without a character, which the servers show as `?`.
+//! The upper halves of single-byte character sets, as both servers convert them (`CONVERT(_cs x'80'
+//! USING utf8mb4)` and so on). U+FFFD stands for a byte without a character, which the servers show
+//! as `?`.
 
 #[rustfmt::skip]
 pub(super) const ARMSCII8: &str = concat!(
@@ -172,7 +173,8 @@ pub(super) const TIS620: &str = concat!(
     "๛\u{fffd}\u{fffd}\u{fffd}\u{fffd}",
 );
 
-/// The Swedish variant of ASCII: seven bits, with letters in place of brackets. A byte above 127 is not text.
+/// The Swedish variant of ASCII: seven bits, with letters in place of brackets. A byte above 127 is
+/// not text.
 pub(super) fn swe7() -> [super::Short; 256] {
     let mut table = [super::Short::default(); 256];
     for (byte, slot) in (0u8..128).zip(&mut table) {

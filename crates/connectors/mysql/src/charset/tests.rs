@@ -53,8 +53,9 @@ fn bytes_that_are_not_text() {
     assert!(error.to_string().contains("note") && error.to_string().contains("klingon"));
 }
 
-/// Digests of what MySQL 9.7 shows for every pair of bytes from 8000 to FFFF: a mapping that changes is noticed. (One pair is left out:
-/// ujis and eucjpms take 8EA0 for a character that they do not have.)
+/// Digests of what MySQL 9.7 shows for every pair of bytes from 8000 to FFFF: a mapping that
+/// changes is noticed. (One pair is left out: ujis and eucjpms take 8EA0 for a character that they
+/// do not have.)
 #[test]
 fn every_pair_as_the_servers_convert_it() {
     for (charset, digest) in [

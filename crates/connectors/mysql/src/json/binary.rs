@@ -1,4 +1,5 @@
-//! The stored form: a type, then a value; containers have tables of offsets in front of what they hold.
+//! The stored form: a type, then a value; containers have tables of offsets in front of what they
+//! hold.
 
 use super::Malformed;
 use crate::binlog::{Cursor, le_uint};

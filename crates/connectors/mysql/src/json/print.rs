@@ -71,8 +71,8 @@ pub(super) fn push_string(text: &[u8], into: &mut Vec<u8>) -> Result<(), Malform
     Ok(())
 }
 
-/// The shortest digits that mean the number. An exponent for less than 1e-15 and from 1e15 on, except that a fraction is written out; a
-/// whole number keeps `.0`.
+/// The shortest digits that mean the number. An exponent for less than 1e-15 and from 1e15 on,
+/// except that a fraction is written out; a whole number keeps `.0`.
 pub(super) fn push_double(value: f64, into: &mut Vec<u8>) -> Result<(), Malformed> {
     if !value.is_finite() {
         return Err(Malformed);
@@ -118,7 +118,8 @@ fn push_opaque(column_type: u8, bytes: &[u8], into: &mut Vec<u8>) -> Result<(), 
     }
 }
 
-/// The server's packed form: months of thirteen, days, hours, minutes, seconds, and 24 bits of microseconds.
+/// The server's packed form: months of thirteen, days, hours, minutes, seconds, and 24 bits of
+/// microseconds.
 fn push_time(column_type: u8, packed: i64, into: &mut Vec<u8>) {
     let magnitude = packed.unsigned_abs();
     let (whole, us) = (magnitude >> 24, magnitude & 0xff_ffff);

@@ -1,5 +1,6 @@
-//! MariaDB's UUID, INET4 and INET6 as the text that the server shows. Row images hold them in network order (whatever order
-//! the storage engine sorts them in), with zero bytes at the end cut off.
+//! MariaDB's UUID, INET4 and INET6 as the text that the server shows. Row images hold them in
+//! network order (whatever order the storage engine sorts them in), with zero bytes at the end cut
+//! off.
 
 /// The value at its full length.
 fn padded<const N: usize>(bytes: &[u8]) -> Option<[u8; N]> {
@@ -32,8 +33,8 @@ fn push_dotted(bytes: [u8; 4], into: &mut Vec<u8>) {
     into.extend_from_slice(std::net::Ipv4Addr::from(bytes).to_string().as_bytes());
 }
 
-/// Unlike RFC 5952 the server shortens a single zero too, and writes the last four bytes in dotted form behind six zero words and
-/// behind five and FFFF.
+/// Unlike RFC 5952 the server shortens a single zero too, and writes the last four bytes in dotted
+/// form behind six zero words and behind five and FFFF.
 pub(crate) fn append_inet6(bytes: &[u8], into: &mut Vec<u8>) -> Option<()> {
     let bytes = padded::<16>(bytes)?;
     let mut words = [0u16; 8];

@@ -81,8 +81,8 @@ impl CellDecoder {
     /// Appends the value of exactly one cell.
     ///
     /// # Errors
-    /// `DataInvalid` when the bytes are no value of the type; the caller adds table and column. The column may hold a part of the
-    /// value then, and has to be truncated.
+    /// `DataInvalid` when the bytes are no value of the type; the caller adds table and column. The
+    /// column may hold a part of the value then, and has to be truncated.
     #[inline]
     pub(crate) fn push(&self, bytes: &[u8], column: &mut ColumnBuilder) -> Result<()> {
         match self {
@@ -244,8 +244,9 @@ pub(crate) fn push_bits(bits: u64, column: &mut ColumnBuilder) -> Result<()> {
     }
 }
 
-/// MariaDB's COMPRESSED columns: a first byte of 0 before plain content; else the method (8: zlib) in the upper half, and in the lower
-/// half whether the zlib header is left out and how many bytes the content's length has. An empty value has no first byte.
+/// MariaDB's COMPRESSED columns: a first byte of 0 before plain content; else the method (8: zlib)
+/// in the upper half, and in the lower half whether the zlib header is left out and how many bytes
+/// the content's length has. An empty value has no first byte.
 fn uncompressed(bytes: &[u8]) -> Option<std::borrow::Cow<'_, [u8]>> {
     let Some((head, rest)) = bytes.split_first() else {
         return Some([].as_slice().into());

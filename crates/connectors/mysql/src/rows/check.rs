@@ -1,4 +1,5 @@
-//! Whether a column of a TABLE_MAP is the column that the tracked schema has in its place, and how it is decoded.
+//! Whether a column of a TABLE_MAP is the column that the tracked schema has in its place, and how
+//! it is decoded.
 
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ pub(super) struct CellFormat {
 }
 
 /// # Errors
-/// `SchemaIncompatible` when the two are not the same column, `Config` for a character set that is not supported; the caller adds the
-/// table.
+/// `SchemaIncompatible` when the two are not the same column, `Config` for a character set that is
+/// not supported; the caller adds the table.
 pub(super) fn cell_format(
     column: &MysqlColumn,
     stored: ColumnMetadata,

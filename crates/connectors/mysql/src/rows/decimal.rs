@@ -1,4 +1,5 @@
-//! DECIMAL: groups of nine digits in four bytes, fewer digits in fewer; negative numbers have all bits turned.
+//! DECIMAL: groups of nine digits in four bytes, fewer digits in fewer; negative numbers have all
+//! bits turned.
 
 /// Bytes of a group of 0 to 9 digits.
 const GROUP_BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
@@ -35,8 +36,8 @@ impl DecimalLayout {
             + GROUP_BYTES[self.tail_digits]
     }
 
-    /// Hands over each group's value and number of digits, in order; returns whether the number is negative. `None` when the
-    /// bytes are no number of this layout.
+    /// Hands over each group's value and number of digits, in order; returns whether the number is
+    /// negative. `None` when the bytes are no number of this layout.
     #[inline]
     fn groups(&self, bytes: &[u8], mut take: impl FnMut(u32, usize)) -> Option<bool> {
         let negative = bytes.first()? & 0x80 == 0;
@@ -112,7 +113,8 @@ fn write_number(negative: bool, whole: &[u8], fraction: &[u8], into: &mut Vec<u8
     }
 }
 
-/// A decimal number as text in its parts: sign, digits before and after the point. `None` when it is something else.
+/// A decimal number as text in its parts: sign, digits before and after the point. `None` when it
+/// is something else.
 fn split_text(text: &[u8]) -> Option<(bool, &[u8], &[u8])> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -125,7 +127,8 @@ fn split_text(text: &[u8]) -> Option<(bool, &[u8], &[u8])> {
     (all_digits && whole.len() + fraction.len() > 0).then_some((negative, whole, fraction))
 }
 
-/// The unscaled value of a number as text; `None` when it has more digits after the point than `scale` or does not fit.
+/// The unscaled value of a number as text; `None` when it has more digits after the point than
+/// `scale` or does not fit.
 pub(crate) fn unscaled_of_text(text: &[u8], scale: u8) -> Option<i128> {
     let (negative, whole, fraction) = split_text(text)?;
     let missing = usize::from(scale).checked_sub(fraction.len())?;
@@ -136,7 +139,8 @@ pub(crate) fn unscaled_of_text(text: &[u8], scale: u8) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// The text of [`DecimalLayout::append_text`] for a number that the server has printed (ZEROFILL puts zeros before it).
+/// The text of [`DecimalLayout::append_text`] for a number that the server has printed (ZEROFILL
+/// puts zeros before it).
 pub(crate) fn append_canonical(text: &[u8], into: &mut Vec<u8>) -> Option<()> {
     let (negative, whole, fraction) = split_text(text)?;
     write_number(negative, whole, fraction, into);

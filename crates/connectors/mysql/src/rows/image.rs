@@ -28,8 +28,9 @@ pub(super) fn read_image<'a>(
     read_cells(cursor, formats, bits, present, None, cells)
 }
 
-/// Reads the after-image of a PARTIAL_UPDATE_ROWS event: options stand before it, and one bit for each JSON column of the table, present or
-/// not, which tells whether its cell is a list of changes.
+/// Reads the after-image of a PARTIAL_UPDATE_ROWS event: options stand before it, and one bit for
+/// each JSON column of the table, present or not, which tells whether its cell is a list of
+/// changes.
 pub(super) fn read_partial_image<'a>(
     cursor: &mut Cursor<'a>,
     formats: &[CellFormat],

@@ -26,7 +26,8 @@ impl RowPlan {
     /// Joins a table map to the tracked schema.
     ///
     /// # Errors
-    /// `SchemaIncompatible`, naming table and column, when the two disagree: the schema has to be read again.
+    /// `SchemaIncompatible`, naming table and column, when the two disagree: the schema has to be
+    /// read again.
     pub fn new(table: &MysqlTable, map: &TableMap<'_>) -> Result<Self> {
         let id = TableId::new(map.database, map.table);
         let name = |e: Error| e.with("table", &id);
@@ -63,8 +64,8 @@ impl RowPlan {
         *self.definition == *map.definition()
     }
 
-    /// Appends all rows of an event; returns how many rows (kinds) were appended. On an error nothing of the failed row is left in the
-    /// builder; rows before it are.
+    /// Appends all rows of an event; returns how many rows (kinds) were appended. On an error
+    /// nothing of the failed row is left in the builder; rows before it are.
     pub fn decode(&self, event: &RowsEvent<'_>, builder: &mut TableBuilder) -> Result<usize> {
         self.rows(event)?.decode_up_to(builder, usize::MAX)
     }
@@ -116,7 +117,8 @@ impl RowsCursor<'_> {
         self.rest.is_empty()
     }
 
-    /// Appends whole rows until none is left or the builder holds `size_bytes`; returns how many were appended.
+    /// Appends whole rows until none is left or the builder holds `size_bytes`; returns how many
+    /// were appended.
     pub fn decode_up_to(&mut self, builder: &mut TableBuilder, size_bytes: usize) -> Result<usize> {
         builder.expect_columns(self.plan.formats.len())?;
         let start = builder.len();

@@ -10,7 +10,8 @@ use lakeward_core::{Error, Literal, Result, ResultExt, RowKind, TableSchema, Una
 use crate::columns::ColumnBuilder;
 use crate::model::MysqlTable;
 
-/// Rows of one table under one schema version, live ones and snapshot ones alike. Rows are appended whole or not at all.
+/// Rows of one table under one schema version, live ones and snapshot ones alike. Rows are appended
+/// whole or not at all.
 #[derive(Debug)]
 pub struct TableBuilder {
     schema: Arc<TableSchema>,
@@ -22,7 +23,8 @@ pub struct TableBuilder {
 }
 
 impl TableBuilder {
-    /// `schema` is `table` as [`crate::types::table_schema`] maps it: the same columns in the same order.
+    /// `schema` is `table` as [`crate::types::table_schema`] maps it: the same columns in the same
+    /// order.
     ///
     /// # Errors
     /// `Bug` when it is not.

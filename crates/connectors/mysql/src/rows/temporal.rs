@@ -1,5 +1,5 @@
-//! Dates and times in all forms that the servers ever wrote: MySQL 5.6 and later, before it, and MariaDB's own between
-//! (`mysql56_temporal_format=OFF`).
+//! Dates and times in all forms that the servers ever wrote: MySQL 5.6 and later, before it, and
+//! MariaDB's own between (`mysql56_temporal_format=OFF`).
 //!
 //! A date that no calendar has (zero dates, zero parts, 31 February) is `None` and becomes null.
 
@@ -112,8 +112,8 @@ pub(crate) fn hires_date_time_bytes(fsp: u8) -> usize {
     [5, 6, 6, 7, 7, 7, 8][usize::from(fsp.min(6))]
 }
 
-/// TIMESTAMP of MySQL 5.6: seconds since the epoch, which MariaDB 11.5 lets reach into 2106, and a fraction. The zero date is
-/// kept as second 0.
+/// TIMESTAMP of MySQL 5.6: seconds since the epoch, which MariaDB 11.5 lets reach into 2106, and a
+/// fraction. The zero date is kept as second 0.
 #[inline]
 pub(crate) fn timestamp(bytes: &[u8]) -> Option<i64> {
     let (whole, fraction) = bytes.split_at_checked(4)?;
@@ -142,8 +142,8 @@ fn seconds_us(seconds: i64, us: i64) -> Option<i64> {
     (seconds != 0 && us < SECOND_US).then_some(seconds * SECOND_US + us)
 }
 
-/// TIME of MySQL 5.6: three bytes around 800000 and a fraction, which for a negative time counts up from the next lower
-/// second.
+/// TIME of MySQL 5.6: three bytes around 800000 and a fraction, which for a negative time counts up
+/// from the next lower second.
 #[inline]
 pub(crate) fn time(bytes: &[u8]) -> Option<i64> {
     // With the fraction as the lower bytes of one number the borrow of a negative time undoes itself.
@@ -169,7 +169,8 @@ pub(crate) fn old_time(bytes: &[u8]) -> Option<i64> {
     signed_time(packed < 0, parts, 0)
 }
 
-/// MariaDB's TIME(1–6) before it took MySQL's format: units of the last digit, counted from one second below the least time.
+/// MariaDB's TIME(1–6) before it took MySQL's format: units of the last digit, counted from one
+/// second below the least time.
 pub(crate) fn hires_time(bytes: &[u8], fsp: u8) -> Option<i64> {
     let unit = POWERS[6 - usize::from(fsp.min(6))];
     let units = i64::try_from(be_uint(bytes)).ok()?;

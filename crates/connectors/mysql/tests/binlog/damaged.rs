@@ -1,4 +1,5 @@
-//! Recorded events, cut short and changed byte by byte: errors, never a panic, and never more memory than the bytes could mean.
+//! Recorded events, cut short and changed byte by byte: errors, never a panic, and never more
+//! memory than the bytes could mean.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,7 +67,8 @@ fn set_size(bytes: &mut [u8]) {
     }
 }
 
-/// Runs `damage` on each event; the bytes it leaves are read as an event among the whole ones before it.
+/// Runs `damage` on each event; the bytes it leaves are read as an event among the whole ones
+/// before it.
 fn each_damaged(mut damage: impl FnMut(&[u8], usize, &mut dyn FnMut(&[u8]))) {
     for name in RECORDINGS {
         let recording = Recording::load(name);
@@ -138,7 +140,8 @@ fn a_changed_byte_does_not_pass_the_checksum() {
     }
 }
 
-/// Several changes at once, again and again: what a fuzzer does, without its eyes. For a compiler with eyes see `fuzz/`.
+/// Several changes at once, again and again: what a fuzzer does, without its eyes. For a compiler
+/// with eyes see `fuzz/`.
 #[test]
 #[ignore = "takes minutes"]
 fn events_with_many_changes() {

@@ -140,8 +140,9 @@ fn event(event_type: u8, flags: u16, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A server with `encrypt_binlog=ON` decrypts its log for a dump, and sends the event that announces encryption along, marked as one to
-/// skip. In a file the same event is not marked, and nothing after it can be read.
+/// A server with `encrypt_binlog=ON` decrypts its log for a dump, and sends the event that
+/// announces encryption along, marked as one to skip. In a file the same event is not marked, and
+/// nothing after it can be read.
 #[test]
 fn an_encrypted_log_is_read_from_the_server_only() {
     let mut state = DecoderState::default();

@@ -1,4 +1,5 @@
-//! Binlog files recorded on real servers (`record.py`), decoded and compared with what SELECT answered there.
+//! Binlog files recorded on real servers (`record.py`), decoded and compared with what SELECT
+//! answered there.
 
 mod damaged;
 mod events;

@@ -43,11 +43,13 @@ impl FromStr for MariaDbGtid {
     }
 }
 
-/// The last transaction of each domain (and, within a domain, of each server that wrote to it, as GTID_LIST has it). In a
-/// domain the order of arrival counts: a position covers all that its domain logged before it.
+/// The last transaction of each domain (and, within a domain, of each server that wrote to it, as
+/// GTID_LIST has it). In a domain the order of arrival counts: a position covers all that its
+/// domain logged before it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MariaDbGtidSet {
-    /// By domain: the newest transaction of each server; the last one of the list is the domain's newest.
+    /// By domain: the newest transaction of each server; the last one of the list is the domain's
+    /// newest.
     domains: BTreeMap<u32, Vec<MariaDbGtid>>,
 }
 
@@ -82,8 +84,8 @@ impl MariaDbGtidSet {
         self.domains.values().filter_map(|d| d.last().copied())
     }
 
-    /// True when the position of its domain is at or behind this transaction. Sequence numbers grow within a domain across
-    /// servers where `gtid_strict_mode` is kept, which a pipeline relies on.
+    /// True when the position of its domain is at or behind this transaction. Sequence numbers grow
+    /// within a domain across servers where `gtid_strict_mode` is kept, which a pipeline relies on.
     pub fn contains(&self, gtid: MariaDbGtid) -> bool {
         self.newest(gtid.domain).is_some_and(|newest| newest.sequence >= gtid.sequence)
     }
@@ -108,7 +110,8 @@ impl fmt::Display for MariaDbGtidSet {
 impl FromStr for MariaDbGtidSet {
     type Err = Error;
 
-    /// Several servers of one domain, as `@@gtid_binlog_state` has them, are taken by growing sequence number.
+    /// Several servers of one domain, as `@@gtid_binlog_state` has them, are taken by growing
+    /// sequence number.
     fn from_str(text: &str) -> Result<Self> {
         let mut gtids = Vec::new();
         for part in text.split(',').filter(|p| !p.trim().is_empty()) {

@@ -53,7 +53,8 @@ impl fmt::Display for MySqlGtid {
     }
 }
 
-/// A set of MySQL transactions. Intervals are disjoint, not adjacent and in order, so that equal sets are equal values.
+/// A set of MySQL transactions. Intervals are disjoint, not adjacent and in order, so that equal
+/// sets are equal values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MySqlGtidSet {
     /// First and last number of each interval, both inside.
@@ -106,8 +107,8 @@ impl MySqlGtidSet {
         difference
     }
 
-    /// The form that COM_BINLOG_DUMP_GTID takes. Tags change the form, so that it is used only where there are some: servers
-    /// before 8.3 do not know it.
+    /// The form that COM_BINLOG_DUMP_GTID takes. Tags change the form, so that it is used only
+    /// where there are some: servers before 8.3 do not know it.
     pub fn encode(&self) -> Vec<u8> {
         let tagged = self.sources.keys().any(|(_, tag)| !tag.as_str().is_empty());
         let count = self.sources.len() as u64;
