@@ -118,6 +118,8 @@ pub struct ServerFacts {
     pub gtid: bool,
     pub charset: Arc<str>,
     pub lower_case_table_names: u8,
+    /// What `time_zone=SYSTEM` means there, where it is UTC all year.
+    pub system_offset_secs: Option<i32>,
 }
 
 impl ServerFacts {
@@ -127,10 +129,10 @@ impl ServerFacts {
         let flavor = if mariadb { Flavor::MariaDb } else { Flavor::MySql };
         let sql = if mariadb {
             "SELECT @@server_id AS id, NULL AS uuid, 'ON' AS gtid, @@character_set_server AS charset, \
-             @@lower_case_table_names AS lower_names"
+             @@lower_case_table_names AS lower_names, @@system_time_zone AS system_zone"
         } else {
             "SELECT @@server_id AS id, @@server_uuid AS uuid, @@gtid_mode AS gtid, @@character_set_server AS charset, \
-             @@lower_case_table_names AS lower_names"
+             @@lower_case_table_names AS lower_names, @@system_time_zone AS system_zone"
         };
         let row = connection
             .query(sql)
@@ -151,6 +153,7 @@ impl ServerFacts {
             gtid: row.value("gtid") == Some("ON"),
             charset: row.value("charset").unwrap_or("utf8mb4").into(),
             lower_case_table_names: number("lower_names").unwrap_or(0) as u8,
+            system_offset_secs: (row.value("system_zone") == Some("UTC")).then_some(0),
         })
     }
 

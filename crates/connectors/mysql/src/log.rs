@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use crate::binlog::{
     DecoderState, Event, EventBody, EventHeader, EventType, QueryEvent, RowsEvent, TableMap,
-    parse_event,
+    TimeZone, parse_event,
 };
 use crate::ddl::{
     Flavor, Outcome, SchemaHistory, Selection, SqlMode, Statement, StatementPlace, StatementTime,
@@ -74,6 +74,8 @@ pub struct LogCore {
     pub not_before_ms: i64,
     /// An XA transaction whose rows have to be read from the log again: with the group that ends it.
     pub reread: Option<(Prepared, Group)>,
+    /// What `time_zone=SYSTEM` means in the log: seconds east of UTC, where that never changes.
+    pub system_offset_secs: Option<i32>,
 }
 
 /// What a table number of the log stands for.
@@ -119,6 +121,7 @@ impl LogCore {
             changed: true,
             not_before_ms: 0,
             reread: None,
+            system_offset_secs: None,
         }
     }
 
@@ -638,8 +641,11 @@ impl LogCore {
 
     pub fn mode_of(&self, query: &QueryEvent<'_>) -> SqlMode {
         let bits = query.session.sql_mode().unwrap_or(0);
-        // MariaDB and MySQL before 8.0.2 do not say; the events of MySQL 8 do.
-        let explicit = query.session.explicit_defaults_for_timestamp.unwrap_or(true);
+        let explicit = match self.flavor {
+            Flavor::MariaDb => query.session.mariadb_explicit_defaults_for_timestamp(),
+            Flavor::MySql => query.session.explicit_defaults_for_timestamp,
+        };
+        let explicit = explicit.unwrap_or(true);
         SqlMode::from_bits(self.flavor, bits, explicit)
     }
 
@@ -662,9 +668,14 @@ impl LogCore {
             commit_ms,
             mode,
             time: StatementTime {
-                micros: i64::from(timestamp_s) * 1_000_000,
-                has_fraction: false,
-                offset_secs: None,
+                micros: i64::from(timestamp_s) * 1_000_000
+                    + i64::from(query.session.micros.unwrap_or(0)),
+                has_fraction: query.session.micros.is_some(),
+                offset_secs: query.session.time_zone.and_then(|zone| match zone {
+                    TimeZone::Fixed { offset_secs } => Some(offset_secs),
+                    TimeZone::System => self.system_offset_secs,
+                    TimeZone::Named => None,
+                }),
             },
         };
         for statement in read(&text, &mode, database)? {

@@ -246,6 +246,7 @@ impl MysqlSource {
             open.attempt,
         );
         core.schema_changes = self.config.schema_change_enabled;
+        core.system_offset_secs = facts.system_offset_secs;
         core
     }
 }

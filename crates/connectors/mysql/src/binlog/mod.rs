@@ -23,7 +23,7 @@ pub use gtid::{MariaDbGtidEvent, MySqlGtidEvent, XaId, XaPrepare};
 pub use gtid_set::{MariaDbGtid, MariaDbGtidSet, MySqlGtid, MySqlGtidSet, Tag};
 pub use header::{EventHeader, EventType, HEADER_BYTES};
 pub use payload::{PayloadEvents, TransactionPayload};
-pub use query::{QueryEvent, SessionState};
+pub use query::{QueryEvent, SessionState, TimeZone};
 pub use rows_event::{ColumnBits, NO_TABLE, RowsEvent, RowsKind};
 pub use table_map::{ColumnMetadata, OptionalMetadata, TableMap, code};
 

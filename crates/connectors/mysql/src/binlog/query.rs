@@ -33,6 +33,12 @@ pub struct SessionState {
     /// MySQL 8: what `CHARSET utf8mb4` without a collation means.
     pub utf8mb4_collation: Option<u16>,
     pub explicit_defaults_for_timestamp: Option<bool>,
+    /// Given where the statement's outcome depends on it.
+    pub time_zone: Option<TimeZone>,
+    /// The part of the statement's time below a second, given where its outcome depends on it.
+    pub micros: Option<u32>,
+    /// MariaDB's form of `explicit_defaults_for_timestamp`; MySQL has another meaning for these bits, or none.
+    flags: Option<u32>,
     /// MySQL 8: a DDL statement's transaction.
     pub ddl_xid: Option<u64>,
 }
@@ -43,12 +49,17 @@ impl SessionState {
         self.sql_mode
     }
 
+    /// MariaDB since 10.8 logs `explicit_defaults_for_timestamp` as a flag.
+    pub fn mariadb_explicit_defaults_for_timestamp(&self) -> Option<bool> {
+        self.flags.map(|flags| flags & (1 << 24) != 0)
+    }
+
     fn parse(bytes: &[u8]) -> Result<Self> {
         let mut state = Self::default();
         let mut cursor = Cursor::new(bytes);
         while !cursor.is_empty() {
             match cursor.u8()? {
-                0 => cursor.skip(4)?,
+                0 => state.flags = Some(cursor.u32()?),
                 1 => state.sql_mode = Some(cursor.u64()?),
                 // The catalog, with a closing zero in its oldest form.
                 2 => {
@@ -61,8 +72,12 @@ impl SessionState {
                     state.connection_collation = Some(cursor.u16()?);
                     state.server_collation = Some(cursor.u16()?);
                 }
-                // Time zone; catalog without a zero.
-                5 | 6 => {
+                5 => {
+                    let length = usize::from(cursor.u8()?);
+                    state.time_zone = Some(TimeZone::of(&cursor.take(length)?));
+                }
+                // Catalog without a zero.
+                6 => {
                     let length = usize::from(cursor.u8()?);
                     cursor.skip(length)?;
                 }
@@ -84,14 +99,14 @@ impl SessionState {
                         cursor.until_zero()?;
                     }
                 }
-                13 => cursor.skip(3)?,
+                13 => state.micros = Some(micros(&mut cursor)?),
                 14 | 15 => cursor.skip(8)?,
                 16 => state.explicit_defaults_for_timestamp = Some(cursor.u8()? != 0),
                 17 => state.ddl_xid = Some(cursor.u64()?),
                 18 => state.utf8mb4_collation = Some(cursor.u16()?),
                 19 | 20 => cursor.skip(1)?,
                 // MariaDB: microseconds, the transaction's number.
-                128 => cursor.skip(3)?,
+                128 => state.micros = Some(micros(&mut cursor)?),
                 129 => cursor.skip(8)?,
                 // Variables have no length of their own, so nothing after an unknown one can be
                 // read. Servers write those that matter here first.
@@ -100,6 +115,47 @@ impl SessionState {
         }
         Ok(state)
     }
+}
+
+fn micros(cursor: &mut Cursor<'_>) -> Result<u32> {
+    let bytes = cursor.take(3)?;
+    Ok(bytes.iter().rev().fold(0, |acc, byte| acc << 8 | u32::from(*byte)))
+}
+
+/// A session's `time_zone`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeZone {
+    /// Seconds east of UTC.
+    Fixed { offset_secs: i32 },
+    /// The server's own.
+    System,
+    /// A name, whose offset changes with the seasons.
+    Named,
+}
+
+impl TimeZone {
+    /// Of `+02:00`, `UTC`, `SYSTEM` or `Europe/Berlin`.
+    pub fn of(name: &[u8]) -> Self {
+        match name {
+            b"SYSTEM" => TimeZone::System,
+            b"UTC" | b"Etc/UTC" | b"UCT" | b"Z" => TimeZone::Fixed { offset_secs: 0 },
+            _ => offset_secs(name)
+                .map_or(TimeZone::Named, |offset_secs| TimeZone::Fixed { offset_secs }),
+        }
+    }
+}
+
+fn offset_secs(text: &[u8]) -> Option<i32> {
+    let text = std::str::from_utf8(text).ok()?;
+    let sign = match text.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
+        _ => return None,
+    };
+    let (hours, minutes) = text[1..].split_once(':')?;
+    let (hours, minutes): (u8, u8) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (hours <= 14 && minutes < 60)
+        .then(|| sign * (i32::from(hours) * 3600 + i32::from(minutes) * 60))
 }
 
 /// The three events that carry a statement.
@@ -155,6 +211,30 @@ impl<'a> QueryEvent<'a> {
             )
             .with("database", &self.database)
             .with("character set", charset.unwrap_or("unknown"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The variables of `ALTER TABLE … ADD z DATETIME(6) DEFAULT NOW(6)` in a MariaDB 10.11 log.
+    const VARIABLES: &[u8] =
+        b"\0\0\0\0\x01\x01\0\0\x20\x54\0\0\0\0\x06\x03std\x04\x21\0\x21\0\x08\0\
+          \x05\x06+02:00\x80\x3b\xfa\x0b\x81\x20\0\0\0\0\0\0\0";
+
+    #[test]
+    fn the_time_and_its_zone() {
+        let state = SessionState::parse(VARIABLES).expect("well formed");
+        assert_eq!(state.time_zone, Some(TimeZone::Fixed { offset_secs: 7200 }));
+        assert_eq!(state.micros, Some(784_955));
+        assert_eq!(state.mariadb_explicit_defaults_for_timestamp(), Some(true));
+        assert_eq!(TimeZone::of(b"-05:30"), TimeZone::Fixed { offset_secs: -19_800 });
+        assert_eq!(TimeZone::of(b"UTC"), TimeZone::Fixed { offset_secs: 0 });
+        assert_eq!(TimeZone::of(b"SYSTEM"), TimeZone::System);
+        for name in [&b"Europe/Berlin"[..], b"", b"+", b"+aa:bb", b"+99:00", b"CET"] {
+            assert_eq!(TimeZone::of(name), TimeZone::Named);
         }
     }
 }

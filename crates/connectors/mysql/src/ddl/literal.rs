@@ -216,7 +216,7 @@ fn now(column: &MysqlColumn, time: &StatementTime) -> Option<Literal> {
     }
     // The present time is cut to the column's digits, constants are rounded.
     let unit = 10i64.pow(6 - u32::from(fsp.min(6)));
-    let micros = time.micros + i64::from(offset_secs) * 1_000_000;
+    let micros = time.micros.checked_add(i64::from(offset_secs) * 1_000_000)?;
     Some(Literal::Long(micros.div_euclid(unit) * unit))
 }
 
@@ -274,7 +274,7 @@ fn decimal(text: &str, scale: u8) -> Option<i128> {
     for digit in all {
         value = value.checked_mul(10)?.checked_add(i128::from(digit))?;
     }
-    let value = value + i128::from(rounds_up);
+    let value = value.checked_add(i128::from(rounds_up))?;
     Some(if negative { -value } else { value })
 }
 
@@ -398,7 +398,7 @@ fn duration(text: &str) -> Option<i64> {
         let (h, m, s) = (number / 10_000, number / 100 % 100, number % 100);
         clock(&format!("{h}:{m}:{s}"))? + fraction_micros(fraction)?
     };
-    let micros = micros + days.checked_mul(86_400_000_000)?;
+    let micros = micros.checked_add(days.checked_mul(86_400_000_000)?)?;
     Some(if negative { -micros } else { micros })
 }
 
