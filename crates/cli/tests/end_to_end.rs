@@ -17,7 +17,8 @@ fn query(lakeward: &Lakeward, format: &str, sql: &str) -> String {
     let (code, said) =
         lakeward.command(&["query", "pipeline.yaml", sql, "--format", format]).expect("runs");
     assert_eq!(code, 0, "{said}");
-    said
+    // The last line break is cut off on the way.
+    format!("{said}\n")
 }
 
 fn database(server: &Server, name: &str) -> Session {

@@ -89,7 +89,7 @@ impl JobListener for AttemptListener {
     }
 
     fn schema_changed(&self, name: &TableId, what: &str) {
-        tracing::info!(table = %name, "schema changed: {what}");
+        tracing::debug!(table = %name, "schema changed: {what}");
         self.status.update(|status| {
             let table = table(status, name.to_string());
             table.schema_changes += 1;
