@@ -37,7 +37,8 @@ pub struct SessionState {
     pub time_zone: Option<TimeZone>,
     /// The part of the statement's time below a second, given where its outcome depends on it.
     pub micros: Option<u32>,
-    /// MariaDB's form of `explicit_defaults_for_timestamp`; MySQL has another meaning for these bits, or none.
+    /// MariaDB's form of `explicit_defaults_for_timestamp`; MySQL has another meaning for these
+    /// bits, or none.
     flags: Option<u32>,
     /// MySQL 8: a DDL statement's transaction.
     pub ddl_xid: Option<u64>,

@@ -2,6 +2,7 @@
 //! answered there.
 
 mod damaged;
+mod disagreement;
 mod events;
 mod recorded;
 mod replay;
