@@ -7,8 +7,8 @@ use lakeward_core::{DataType, Literal};
 
 use super::conversion::{changes_values, promotes};
 use super::diff::Came;
-use super::history::StatementPlace;
 use super::literal;
+use super::outcome::StatementPlace;
 use super::shape::same;
 use super::statement::{AlterClause, AlterTable};
 use crate::model::{MysqlColumn, MysqlDefault, MysqlTable};

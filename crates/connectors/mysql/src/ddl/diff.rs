@@ -164,3 +164,74 @@ fn longest_increasing(came: &[Came]) -> Vec<bool> {
     }
     stay
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn apply(names: &mut Vec<Arc<str>>, change: &SchemaChange) {
+        let mut put = |name: &Arc<str>, place: &ColumnPlace| {
+            let at = match place {
+                ColumnPlace::First => 0,
+                ColumnPlace::Last => names.len(),
+                ColumnPlace::After(other) => {
+                    1 + names.iter().position(|n| n == other).expect("the neighbour is there")
+                }
+            };
+            names.insert(at, name.clone());
+        };
+        match change {
+            SchemaChange::AddColumn { column, place, .. } => put(&column.name, place),
+            SchemaChange::MoveColumn { name, place } => {
+                let at = names.iter().position(|n| n == name).expect("it is there");
+                names.remove(at);
+                apply(
+                    names,
+                    &SchemaChange::AddColumn {
+                        column: Column::new(name.clone(), DataType::Int, true),
+                        place: place.clone(),
+                        existing_rows: Literal::Null,
+                    },
+                );
+            }
+            SchemaChange::DropColumn { name } => names.retain(|n| n != name),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    proptest! {
+        /// Any subset in any order with any new columns between is reached, and whoever can stay does.
+        #[test]
+        fn places_lead_to_the_new_order(
+            order in Just((0..8usize).collect::<Vec<_>>()).prop_shuffle(),
+            kept in prop::collection::vec(any::<bool>(), 8),
+            new in prop::collection::vec(0..9usize, 0..4),
+        ) {
+            let column = |name: String| Column::new(name, DataType::Int, true);
+            let before = (0..8).map(|i| column(format!("c{i}"))).collect();
+            let before = TableSchema::new(1, before, vec![]);
+            let mut after: Vec<(Column, Came)> = order
+                .iter()
+                .filter(|i| kept[**i])
+                .map(|i| (column(format!("c{i}")), Came::From(*i)))
+                .collect();
+            for (n, at) in new.iter().enumerate() {
+                let at = (*at).min(after.len());
+                after.insert(at, (column(format!("n{n}")), Came::New(Literal::Null)));
+            }
+            let (columns, came): (Vec<Column>, Vec<Came>) = after.into_iter().unzip();
+            let after = TableSchema::new(2, columns, vec![]);
+            let changes = changes(&before, &after, &came);
+            let mut names: Vec<Arc<str>> = before.columns.iter().map(|c| c.name.clone()).collect();
+            for change in &changes {
+                apply(&mut names, change);
+            }
+            let expected: Vec<Arc<str>> = after.columns.iter().map(|c| c.name.clone()).collect();
+            prop_assert_eq!(names, expected);
+            let moves = changes.iter().filter(|c| matches!(c, SchemaChange::MoveColumn { .. })).count();
+            let in_order = order.iter().filter(|i| kept[**i]).is_sorted();
+            prop_assert!(!in_order || moves == 0);
+        }
+    }
+}

@@ -3,85 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lakeward_core::{DataType, DdlId, Position, SchemaChange, SchemaEvent, TableId, TableSchema};
+use lakeward_core::{DataType, SchemaChange, TableId, TableSchema};
 
-use super::apply::{Altered, Concern, Lineage, alter};
-use super::conversion::promotes;
-use super::diff::{Came, changes, table_schema};
+use super::apply::{Altered, Lineage, alter};
+use super::charsets;
+use super::diff::table_schema;
+use super::outcome::{Doubt, Outcome, Resnapshot, Selection, StatementPlace, TableVersion, event};
 use super::statement::{AlterClause, AlterTable, CreateTable, Statement, TableBody};
-use super::{SqlMode, charsets};
+use super::step::{Step, reasons};
 use crate::model::{MysqlColumn, MysqlTable};
-
-/// One version of a table: how its rows are read, and what they become.
-#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct TableVersion {
-    pub shape: Arc<MysqlTable>,
-    pub schema: Arc<TableSchema>,
-}
-
-/// Which tables matter, and how columns map to Lakeward's types.
-#[derive(Clone, Copy)]
-pub struct Selection<'a> {
-    pub is_captured: &'a dyn Fn(&TableId) -> bool,
-    /// Tables of online schema change tools: never captured themselves, but tracked.
-    pub is_ghost: &'a dyn Fn(&TableId) -> bool,
-    pub types: &'a dyn Fn(&MysqlColumn) -> DataType,
-}
-
-impl Selection<'_> {
-    pub(super) fn captures(&self, table: &TableId) -> bool {
-        (self.is_captured)(table) && !(self.is_ghost)(table)
-    }
-}
-
-/// When a statement ran, for `DEFAULT CURRENT_TIMESTAMP`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StatementTime {
-    /// Microseconds since the epoch.
-    pub micros: i64,
-    /// False where the log gave whole seconds only.
-    pub has_fraction: bool,
-    /// The session's time zone as seconds east of UTC; `None` where it is not a fixed offset.
-    pub offset_secs: Option<i32>,
-}
-
-/// Where and under which settings a statement ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StatementPlace {
-    pub position: Position,
-    pub commit_ms: i64,
-    pub mode: SqlMode,
-    pub time: StatementTime,
-}
-
-/// A table whose rows must be read anew from this position on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Resnapshot {
-    pub table: TableId,
-    /// For the log: why.
-    pub reason: String,
-    /// True: the outcome's event for this table is a `ResetTable` or `CreateTable`, so the target is empty. False: the
-    /// target's rows stay and the new snapshot's rows, which have the same keys, replace them; there may be no event.
-    pub reset: bool,
-}
-
-/// A captured table whose shape is not known from the log: read the catalog, then call [`SchemaHistory::adopt`]. Until
-/// then [`SchemaHistory::get`] has no answer for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Doubt {
-    pub table: TableId,
-    pub reason: String,
-}
-
-/// What one statement did. Of one table there is at most one event.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
-    pub events: Vec<SchemaEvent>,
-    pub resnapshots: Vec<Resnapshot>,
-    pub doubts: Vec<Doubt>,
-    /// Captured tables whose rows are read differently from now on, with or without an event.
-    pub reshaped: Vec<TableId>,
-}
 
 /// What is known of one name.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
@@ -565,69 +495,6 @@ impl Entry {
     /// What the target holds of the table.
     pub fn in_target(&self) -> Option<TableVersion> {
         self.current.clone().or_else(|| self.doubt.as_ref()?.last.clone())
-    }
-}
-
-/// The way from one version to the next, as the target must go it.
-pub(super) struct Step {
-    pub schema: TableSchema,
-    pub changes: Vec<SchemaChange>,
-    pub concerns: Vec<Concern>,
-    pub reset: bool,
-}
-
-impl Step {
-    pub fn new(
-        before: &TableVersion,
-        altered: &Altered,
-        version: u32,
-        selection: &Selection<'_>,
-    ) -> Self {
-        let schema = table_schema(version, &altered.shape, selection.types);
-        let mut concerns = altered.concerns.clone();
-        for (column, came) in schema.columns.iter().zip(&altered.came) {
-            let Came::From(i) = came else { continue };
-            // The published type counts: it may be of an older mapping than the present one.
-            let Some(from) = before.schema.columns.get(*i).map(|c| c.data_type) else { continue };
-            if !promotes(from, column.data_type) && !concerns.iter().any(|c| c.reset) {
-                let to = column.data_type;
-                let reason = format!("column {} goes from {from} to {to}", column.name);
-                concerns.push(Concern { reason, reset: true });
-            }
-        }
-        let mut changes = changes(&before.schema, &schema, &altered.came);
-        // New rows replace old ones only by a key that both have.
-        let is_keyless = before.schema.primary_key.is_empty() || schema.primary_key.is_empty();
-        let is_rekeyed = changes.iter().any(|c| matches!(c, SchemaChange::SetPrimaryKey { .. }));
-        let reset =
-            !concerns.is_empty() && (is_keyless || is_rekeyed || concerns.iter().any(|c| c.reset));
-        if reset {
-            changes = vec![SchemaChange::ResetTable];
-        }
-        Self { schema, changes, concerns, reset }
-    }
-}
-
-pub(super) fn reasons(concerns: &[Concern]) -> String {
-    let reasons: Vec<&str> = concerns.iter().map(|c| c.reason.as_str()).collect();
-    reasons.join("; ")
-}
-
-pub(super) fn event(
-    table: &TableId,
-    changes: Vec<SchemaChange>,
-    before: Option<&TableVersion>,
-    after: Option<&TableVersion>,
-    place: &StatementPlace,
-) -> SchemaEvent {
-    SchemaEvent {
-        table: table.clone(),
-        id: DdlId { table: table.clone(), position: place.position },
-        changes,
-        before: before.map(|v| v.schema.clone()),
-        after: after.map(|v| v.schema.clone()),
-        position: place.position,
-        commit_ms: place.commit_ms,
     }
 }
 

@@ -1,9 +1,10 @@
 //! A column's DEFAULT as a constant in the column's type: what an ADD COLUMN puts into the rows that exist.
 
-use chrono::{Datelike, NaiveDate, NaiveDateTime, NaiveTime, Timelike};
+use chrono::{Datelike, NaiveDate};
 use lakeward_core::{DataType, Literal};
 
-use super::history::StatementTime;
+use super::moment::{Instant, duration, instant, round, year};
+use super::outcome::StatementTime;
 use crate::model::{MysqlColumn, MysqlDefault, MysqlType};
 
 /// What rows that exist hold in a column that was just added; `None` where only the server knows.
@@ -240,7 +241,7 @@ fn uuid(text: &str) -> Option<Literal> {
 }
 
 /// A number's unscaled value at `scale` digits after the point, rounded half away from zero.
-fn decimal(text: &str, scale: u8) -> Option<i128> {
+pub fn decimal(text: &str, scale: u8) -> Option<i128> {
     let (mantissa, exponent) = match text.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
         None => (text, 0),
@@ -287,125 +288,91 @@ fn decimal_text(value: i128, scale: u8) -> String {
     format!("{sign}{whole}{point}{fraction}")
 }
 
-/// Two digits stand for 1970 to 2069.
-fn year(text: &str) -> Option<i64> {
-    let value = decimal(text, 0).and_then(|v| i64::try_from(v).ok())?;
-    match (value, text.len()) {
-        (0, 4) => Some(0),
-        // `0` is the year 0000 as a number and 2000 as a string: not to be told apart here.
-        (0, _) => None,
-        (1..=69, _) => Some(2000 + value),
-        (70..=99, _) => Some(1900 + value),
-        (1901..=2155, _) => Some(value),
-        _ => None,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ddl::{Flavor, SqlMode, Statement, TableBody, read};
 
-enum Instant {
-    /// A date of zeros, or with a zero month or day.
-    Zero,
-    At(NaiveDateTime),
-}
-
-/// A date, with or without a time, in the forms that the servers accept for constants.
-fn instant(text: &str) -> Option<Instant> {
-    let text = text.trim();
-    let (date, time) = match text.split_once([' ', 'T']) {
-        Some((date, time)) => (date, time.trim()),
-        None => (text, ""),
+    const TIME: StatementTime = StatementTime {
+        micros: 1_700_000_000_999_999,
+        has_fraction: true,
+        offset_secs: Some(3600),
     };
-    let parts: Vec<&str> = date.split(|c: char| c.is_ascii_punctuation()).collect();
-    let [year, month, day] = parts[..] else { return compact_instant(text) };
-    let year = match year.len() {
-        4 => year.parse::<i32>().ok()?,
-        _ => return None,
-    };
-    let (month, day) = (month.parse().ok()?, day.parse().ok()?);
-    if month == 0 || day == 0 {
-        return Some(Instant::Zero);
-    }
-    let date = NaiveDate::from_ymd_opt(year, month, day)?;
-    let micros = if time.is_empty() { 0 } else { clock(time)? };
-    at(date, micros)
-}
 
-/// `20240105` and `20240105102030`.
-fn compact_instant(text: &str) -> Option<Instant> {
-    if !text.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
+    fn value(declaration: &str, data_type: DataType) -> Option<Literal> {
+        let mode = SqlMode::new(Flavor::MySql);
+        let sql = format!("CREATE TABLE t (c {declaration})");
+        let statements = read(&sql, &mode, Some("d")).expect("readable");
+        let [Statement::CreateTable(create)] = &statements[..] else { panic!("{sql}") };
+        let TableBody::Definition(table) = &create.body else { panic!("{sql}") };
+        let table = table.resolve(&"utf8mb4".into(), &mode);
+        existing_rows(&table.columns[0], &data_type, Some(&TIME))
     }
-    if text.bytes().all(|b| b == b'0') {
-        return Some(Instant::Zero);
+
+    #[test]
+    fn constants_in_their_columns_types() {
+        let text = |s: &str| Some(Literal::String(s.into()));
+        let long = |v| Some(Literal::Long(v));
+        let seconds = DataType::Timestamp { precision: 0 };
+        let instants = DataType::TimestampLtz { precision: 0 };
+        let decimal = DataType::Decimal { precision: 10, scale: 2 };
+        for (declaration, data_type, expected) in [
+            ("INT DEFAULT -1", DataType::Int, long(-1)),
+            ("INT DEFAULT 1.5", DataType::Int, long(2)),
+            ("INT DEFAULT 0x10", DataType::Int, long(16)),
+            ("BIT(9) DEFAULT b'100000001'", DataType::BigInt, long(257)),
+            ("BIT(8) DEFAULT '1'", DataType::BigInt, long(49)),
+            ("DECIMAL(10,2) DEFAULT 1.005", decimal, Some(Literal::Decimal(101))),
+            ("DECIMAL(10,2) DEFAULT -1e1", decimal, Some(Literal::Decimal(-1000))),
+            ("DECIMAL(50,2) DEFAULT 1.5", DataType::String, text("1.50")),
+            ("DECIMAL(50,2) DEFAULT -0.05", DataType::String, text("-0.05")),
+            ("YEAR DEFAULT 99", DataType::Int, long(1999)),
+            ("YEAR NOT NULL", DataType::Int, long(0)),
+            ("DATE DEFAULT '1970-01-02'", DataType::Date, long(1)),
+            ("DATE DEFAULT '0000-00-00'", DataType::Date, Some(Literal::Null)),
+            ("DATETIME DEFAULT '1970-01-01 00:00:01.5'", seconds, long(2_000_000)),
+            ("DATETIME DEFAULT 19700102000000", seconds, long(86_400_000_000)),
+            ("DATETIME DEFAULT NOW()", seconds, long(1_700_003_600_000_000)),
+            ("TIMESTAMP DEFAULT NOW()", instants, long(1_700_000_000_000_000)),
+            ("TIMESTAMP DEFAULT '1970-01-01 01:00:01'", instants, long(1_000_000)),
+            (
+                "TIME DEFAULT '-838:59:59'",
+                DataType::Time { precision: 0 },
+                long(-3_020_399_000_000),
+            ),
+            ("TIME DEFAULT '1 1:2'", DataType::Time { precision: 0 }, long(90_120_000_000)),
+            ("TIME DEFAULT 10203", DataType::Time { precision: 0 }, long(3_723_000_000)),
+            ("CHAR(5) DEFAULT 'a '", DataType::Char { length: 5 }, text("a")),
+            ("VARCHAR(5) DEFAULT 'a '", DataType::Varchar { length: 5 }, text("a ")),
+            ("VARCHAR(5) DEFAULT 5", DataType::Varchar { length: 5 }, text("5")),
+            ("ENUM('Low') DEFAULT 'lOW'", DataType::String, text("Low")),
+            ("SET('x','y') DEFAULT 'y,x'", DataType::String, text("x,y")),
+            (
+                "BINARY(3) DEFAULT 'a'",
+                DataType::Binary { length: 3 },
+                Some(Literal::Binary(vec![97, 0, 0])),
+            ),
+            ("JSON DEFAULT ('{}')", DataType::Json, text("{}")),
+            ("INT", DataType::Int, Some(Literal::Null)),
+        ] {
+            assert_eq!(value(declaration, data_type), expected, "{declaration}");
+        }
     }
-    let micros = match text.len() {
-        8 => 0,
-        14 => clock(&format!("{}:{}:{}", &text[8..10], &text[10..12], &text[12..14]))?,
-        _ => return None,
-    };
-    let (month, day) = (text[4..6].parse().ok()?, text[6..8].parse().ok()?);
-    if month == 0 || day == 0 {
-        return Some(Instant::Zero);
+
+    #[test]
+    fn what_only_the_server_knows() {
+        for (declaration, data_type) in [
+            ("VARCHAR(36) DEFAULT (uuid())", DataType::String),
+            ("INT AS (1)", DataType::Int),
+            ("INT AUTO_INCREMENT", DataType::Int),
+            ("JSON NOT NULL", DataType::Json),
+            ("JSON DEFAULT ('{\"a\": 1}')", DataType::Json),
+            ("VARBINARY(5) DEFAULT 'é'", DataType::Bytes),
+            ("INT DEFAULT 4294967296", DataType::Int),
+            ("DATE DEFAULT 'today'", DataType::Date),
+            ("POINT NOT NULL", DataType::Bytes),
+        ] {
+            assert_eq!(value(declaration, data_type), None, "{declaration}");
+        }
     }
-    at(NaiveDate::from_ymd_opt(text[..4].parse().ok()?, month, day)?, micros)
-}
-
-fn at(date: NaiveDate, micros: i64) -> Option<Instant> {
-    let time = NaiveTime::from_num_seconds_from_midnight_opt(
-        u32::try_from(micros / 1_000_000).ok()?,
-        u32::try_from(micros % 1_000_000).ok()? * 1000,
-    )?;
-    debug_assert!(time.nanosecond() < 1_000_000_000);
-    Some(Instant::At(date.and_time(time)))
-}
-
-/// `h:m[:s[.f]]` in microseconds.
-fn clock(text: &str) -> Option<i64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let parts: Vec<i64> = whole.split(':').map(|p| p.parse().ok()).collect::<Option<_>>()?;
-    let (hours, minutes, seconds) = match parts[..] {
-        [h, m, s] => (h, m, s),
-        [h, m] => (h, m, 0),
-        _ => return None,
-    };
-    if !(0..60).contains(&minutes) || !(0..60).contains(&seconds) || !(0..=838).contains(&hours) {
-        return None;
-    }
-    Some((hours * 3600 + minutes * 60 + seconds) * 1_000_000 + fraction_micros(fraction)?)
-}
-
-fn fraction_micros(digits: &str) -> Option<i64> {
-    if digits.is_empty() {
-        return Some(0);
-    }
-    i64::try_from(decimal(&format!("0.{digits}"), 6)?).ok()
-}
-
-/// A TIME constant: `[-][d ]h:m[:s[.f]]` or `hhmmss`.
-fn duration(text: &str) -> Option<i64> {
-    let (negative, text) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
-    let (days, text) = match text.split_once(' ') {
-        Some((days, rest)) => (days.parse::<i64>().ok()?, rest),
-        None => (0, text),
-    };
-    let micros = if text.contains(':') {
-        clock(text)?
-    } else {
-        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-        let number: i64 = whole.parse().ok()?;
-        let (h, m, s) = (number / 10_000, number / 100 % 100, number % 100);
-        clock(&format!("{h}:{m}:{s}"))? + fraction_micros(fraction)?
-    };
-    let micros = micros.checked_add(days.checked_mul(86_400_000_000)?)?;
-    Some(if negative { -micros } else { micros })
-}
-
-/// To so many digits of a second, half away from zero.
-fn round(micros: i64, fsp: u8) -> i64 {
-    let unit = 10i64.pow(6 - u32::from(fsp.min(6)));
-    let rest = micros.rem_euclid(unit);
-    let down = micros - rest;
-    if rest * 2 >= unit && unit > 1 { down + unit } else { down }
 }

@@ -16,20 +16,23 @@ mod cursor;
 mod diff;
 mod history;
 mod literal;
+mod moment;
+mod outcome;
 mod reader;
 mod rename;
 mod shape;
 mod statement;
+mod step;
 mod tokens;
 mod transaction;
 
 pub use charsets::{max_bytes_per_char, of_collation as charset_of_collation};
 pub use diff::table_schema;
-pub use history::{
-    Doubt, Outcome, Resnapshot, SchemaHistory, Selection, StatementPlace, StatementTime,
-    TableVersion,
-};
+pub use history::SchemaHistory;
 pub use literal::existing_rows;
+pub use outcome::{
+    Doubt, Outcome, Resnapshot, Selection, StatementPlace, StatementTime, TableVersion,
+};
 pub use reader::{read, read_column_type, read_table};
 pub use statement::{
     AlterClause, AlterTable, ColumnDefinition, CreateTable, DeclaredCharset, DeclaredDefault,

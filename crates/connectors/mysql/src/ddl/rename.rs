@@ -15,9 +15,8 @@ use std::collections::BTreeMap;
 use lakeward_core::{SchemaChange, TableId};
 
 use super::apply::Altered;
-use super::history::{
-    Entry, Outcome, Resnapshot, SchemaHistory, Selection, StatementPlace, TableVersion, event,
-};
+use super::history::{Entry, SchemaHistory};
+use super::outcome::{Outcome, Resnapshot, Selection, StatementPlace, TableVersion, event};
 
 /// A table and the name under which it ends, both as the history spells them.
 struct Move {
