@@ -99,7 +99,7 @@ impl Server {
         let at = folder.path();
         let mut config = format!("[mysqld]\n{SETTINGS}");
         config += &format!(
-            "port={port}\ndatadir={0}/data\nsocket={0}/s.sock\npid-file={0}/data/s.pid\n\
+            "port={port}\ndatadir={0}/data\ntmpdir={0}/tmp\nsocket={0}/s.sock\npid-file={0}/data/s.pid\n\
              log-error={0}/data/error.log\ninit-file={0}/init.sql\n",
             at.display()
         );
@@ -121,6 +121,8 @@ impl Server {
             ),
         )?;
         fs::create_dir(at.join("data"))?;
+        // Servers that share one take each other's temporary tables away.
+        fs::create_dir(at.join("tmp"))?;
         prepare(at)?;
         let mut arguments = before.to_vec();
         arguments.push(format!("--defaults-file={}/my.cnf", at.display()));

@@ -19,6 +19,8 @@ use arrow_array::RecordBatch;
 const MAX_FAILURES: u32 = 20;
 /// Chunks of one lane that may wait for the reader.
 const WAITING_CHUNKS: usize = 2;
+/// Chunks of all tables that may be in memory beyond one for each worker.
+const SPARE_CHUNKS: usize = 2;
 
 /// What a snapshot is done with.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +28,8 @@ pub struct BackfillOptions {
     pub workers: usize,
     /// `scan.incremental.snapshot.chunk.size`, where the user gave it.
     pub chunk_size: Option<u32>,
+    /// What one chunk may take.
+    pub chunk_bytes: u64,
     /// A table's view can be taken while its log is read: MariaDB, and MySQL with GTIDs.
     pub concurrent: bool,
 }
@@ -43,6 +47,10 @@ pub struct Backfill {
 impl Backfill {
     pub fn new(options: BackfillOptions) -> Self {
         Self { options, jobs_out: 0, whole_out: 0, wake_at: None }
+    }
+
+    fn chunk_rows(&self, row_bytes: u64) -> u32 {
+        chunk_rows(self.options.chunk_size, row_bytes, self.options.chunk_bytes)
     }
 
     pub fn pauses_log(&self) -> bool {
@@ -102,7 +110,7 @@ impl Backfill {
         let (intent, announced) = (slot.intent, slot.announced);
         let made = core.tables.find(id).map(|i| core.made_position(&core.tables.slots[i]));
         let Some(made) = made else { return Ok(()) };
-        let before = core.history.get(id).map(|v| v.schema.clone());
+        let before = core.history.get(id).filter(|_| announced).map(|v| v.schema.clone());
         let Some(found) = found else {
             info!(table = %id, "the table is gone");
             let event = announced.then(|| SchemaEvent {
@@ -156,7 +164,7 @@ impl Backfill {
         }
         slot.intent.reset = false;
         slot.run = if concurrent && chunks::is_chunkable(&found.shape) {
-            let rows = u64::from(chunk_rows(self.options.chunk_size, found.row_bytes));
+            let rows = u64::from(self.chunk_rows(found.row_bytes));
             let lanes = match found.range {
                 Some((min, max)) if found.rows > rows * 4 => integer_lanes(min, max, workers),
                 _ => integer_lanes(0, 0, 1),
@@ -269,18 +277,20 @@ impl Backfill {
         if whole_left || self.whole_out > 0 {
             return Ok(());
         }
+        let waiting = waiting_chunks(core);
         for i in 0..core.tables.slots.len() {
             if !core.tables.slots[i].is_active() {
                 continue;
             }
-            let row_bytes = core.tables.slots[i].row_bytes;
-            let rows = chunk_rows(self.options.chunk_size, row_bytes);
+            let rows = self.chunk_rows(core.tables.slots[i].row_bytes);
             let lane_count = match &core.tables.slots[i].run {
                 Run::Lanes(lanes) => lanes.len(),
                 _ => 0,
             };
             for at in 0..lane_count {
-                if self.jobs_out >= self.options.workers {
+                if self.jobs_out >= self.options.workers
+                    || self.jobs_out + waiting >= self.options.workers + SPARE_CHUNKS
+                {
                     return Ok(());
                 }
                 let Run::Lanes(lanes) = &mut core.tables.slots[i].run else { break };
@@ -368,6 +378,13 @@ impl Backfill {
             Content::Chunk(chunk) => {
                 let slot = &mut core.tables.slots[i];
                 slot.failures = 0;
+                // The server's estimate may be old; the rows themselves are not.
+                let rows: usize = chunk.batches.iter().map(RecordBatch::num_rows).sum();
+                let bytes: usize =
+                    chunk.batches.iter().map(RecordBatch::get_array_memory_size).sum();
+                if rows > 0 {
+                    slot.row_bytes = (bytes / rows).max(1) as u64;
+                }
                 if let Run::Lanes(lanes) = &mut slot.run {
                     let lane = &mut lanes[chunk.lane];
                     if let Some(registered) = lane.registered.take() {
@@ -509,6 +526,14 @@ fn next_wake(core: &LogCore) -> Option<FilePosition> {
         }
     }
     wake
+}
+
+fn waiting_chunks(core: &LogCore) -> usize {
+    let of = |run: &Run| match run {
+        Run::Lanes(lanes) => lanes.iter().map(|l| l.waiting.len()).sum(),
+        _ => 0,
+    };
+    core.tables.slots.iter().map(|s| of(&s.run)).sum()
 }
 
 fn count_tables(core: &LogCore) {

@@ -13,8 +13,8 @@ use crate::wire::ParamBytes;
 
 /// Rows of a chunk when the user does not say.
 pub const CHUNK_ROWS: u32 = 65_536;
-/// What a chunk may take, by the server's estimate of a row.
-const CHUNK_BYTES: u64 = 16 << 20;
+/// Rows of the first chunk of a table of which nothing is known.
+const FIRST_CHUNK_ROWS: u32 = 1_024;
 
 /// True where the table has a primary key by whose order the server can page. The order of ENUM and SET is not that of
 /// their comparison with text, BIT cannot be a parameter, and TEXT and BLOB have only a prefix in the key.
@@ -37,13 +37,13 @@ pub fn is_chunkable(shape: &MysqlTable) -> bool {
         })
 }
 
-/// How many rows to ask for at once. An explicit wish is kept.
-pub fn chunk_rows(wanted: Option<u32>, row_bytes: u64) -> u32 {
+/// How many rows to ask for at once. An explicit wish is kept. `row_bytes` is what a row takes, as far as it is known.
+pub fn chunk_rows(wanted: Option<u32>, row_bytes: u64, chunk_bytes: u64) -> u32 {
     match wanted {
         Some(rows) => rows.max(1),
+        None if row_bytes == 0 => FIRST_CHUNK_ROWS,
         None => {
-            let by_bytes = CHUNK_BYTES / row_bytes.max(1);
-            u32::try_from(by_bytes).unwrap_or(u32::MAX).clamp(256, CHUNK_ROWS)
+            u32::try_from(chunk_bytes / row_bytes).unwrap_or(u32::MAX).clamp(16, CHUNK_ROWS)
         }
     }
 }
@@ -206,8 +206,9 @@ mod tests {
 
     #[test]
     fn chunk_sizes() {
-        assert_eq!(chunk_rows(Some(3), 1_000_000), 3);
-        assert_eq!(chunk_rows(None, 10), CHUNK_ROWS);
-        assert_eq!(chunk_rows(None, 1 << 20), 256);
+        assert_eq!(chunk_rows(Some(3), 1_000_000, 1 << 24), 3);
+        assert_eq!(chunk_rows(None, 10, 1 << 24), CHUNK_ROWS);
+        assert_eq!(chunk_rows(None, 1 << 18, 1 << 24), 64);
+        assert_eq!(chunk_rows(None, 0, 1 << 24), FIRST_CHUNK_ROWS);
     }
 }

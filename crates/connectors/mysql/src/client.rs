@@ -117,6 +117,8 @@ pub struct ServerFacts {
     /// Transactions have GTIDs: always on MariaDB, by `gtid_mode=ON` on MySQL.
     pub gtid: bool,
     pub charset: Arc<str>,
+    /// `explicit_defaults_for_timestamp`, which MariaDB does not write into its log.
+    pub explicit_defaults: bool,
     pub lower_case_table_names: u8,
     /// What `time_zone=SYSTEM` means there, where it is UTC all year.
     pub system_offset_secs: Option<i32>,
@@ -129,10 +131,12 @@ impl ServerFacts {
         let flavor = if mariadb { Flavor::MariaDb } else { Flavor::MySql };
         let sql = if mariadb {
             "SELECT @@server_id AS id, NULL AS uuid, 'ON' AS gtid, @@character_set_server AS charset, \
-             @@lower_case_table_names AS lower_names, @@system_time_zone AS system_zone"
+             @@lower_case_table_names AS lower_names, @@system_time_zone AS system_zone, \
+             @@explicit_defaults_for_timestamp AS explicit"
         } else {
             "SELECT @@server_id AS id, @@server_uuid AS uuid, @@gtid_mode AS gtid, @@character_set_server AS charset, \
-             @@lower_case_table_names AS lower_names, @@system_time_zone AS system_zone"
+             @@lower_case_table_names AS lower_names, @@system_time_zone AS system_zone, \
+             @@explicit_defaults_for_timestamp AS explicit"
         };
         let row = connection
             .query(sql)
@@ -151,6 +155,7 @@ impl ServerFacts {
             identity,
             server_id,
             gtid: row.value("gtid") == Some("ON"),
+            explicit_defaults: row.value("explicit") != Some("0"),
             charset: row.value("charset").unwrap_or("utf8mb4").into(),
             lower_case_table_names: number("lower_names").unwrap_or(0) as u8,
             system_offset_secs: (row.value("system_zone") == Some("UTC")).then_some(0),

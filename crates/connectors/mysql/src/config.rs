@@ -81,7 +81,7 @@ pub enum StartupMode {
     SpecificOffset,
     /// The log from the first event at or after `scan.startup.timestamp-millis`, without a snapshot.
     Timestamp,
-    /// A snapshot of every table and the log up to its end at the start; then the pipeline ends.
+    /// A snapshot of every table, and the log only as far as the snapshot needs it.
     Snapshot,
 }
 
@@ -163,14 +163,14 @@ pub struct MysqlConfig {
         skip_serializing_if = "Option::is_none"
     )]
     pub startup_timestamp_millis: Option<i64>,
-    /// For `specific-offset`: events to skip from there on.
+    /// Not supported: give the position behind the events.
     #[serde(
         rename = "scan.startup.specific-offset.skip-events",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub startup_skip_events: Option<u64>,
-    /// For `specific-offset`: rows to skip after those events.
+    /// Not supported: give the position behind the rows.
     #[serde(
         rename = "scan.startup.specific-offset.skip-rows",
         default,
@@ -202,7 +202,7 @@ pub struct MysqlConfig {
     /// Accepted for compatibility. gh-ost and pt-online-schema-change are always understood.
     #[serde(rename = "scan.parse.online.schema.changes.enabled", default)]
     pub parse_online_schema_changes_enabled: bool,
-    /// Carries comments of tables and columns.
+    /// Accepted for compatibility. Comments of tables and columns are always carried.
     #[serde(rename = "include-comments.enabled", default)]
     pub include_comments_enabled: bool,
     /// True: TINYINT(1) is a boolean. Off by default, unlike in Flink CDC: the column may hold other numbers.
@@ -217,7 +217,7 @@ pub struct MysqlConfig {
     /// Accepted for compatibility. A snapshot's chunks are always reconciled with the log.
     #[serde(rename = "scan.incremental.snapshot.backfill.skip", default)]
     pub backfill_skip: bool,
-    /// Metadata columns for transforms; known is `op_ts`.
+    /// Accepted for compatibility, and named in a warning: there are no metadata columns.
     #[serde(rename = "metadata.list", default, skip_serializing_if = "Option::is_none")]
     pub metadata_list: Option<String>,
     /// `disabled`, `preferred`, `required`, `verify-ca` or `verify-identity`. Without it: `verify-identity` when `ssl.ca` is
@@ -237,8 +237,7 @@ pub struct MysqlConfig {
     /// is named in a warning.
     #[serde(rename = "jdbc.properties", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub jdbc_properties: BTreeMap<String, String>,
-    /// Options of Debezium. `database.ssl.mode` and `connect.keep.alive.interval.ms` are understood, the rest is named in a
-    /// warning.
+    /// Options of Debezium. `database.ssl.mode` is understood, the rest is named in a warning.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub debezium: BTreeMap<String, String>,
 }
@@ -299,7 +298,8 @@ impl MysqlConfig {
             .keys()
             .filter(|k| !DEBEZIUM_KNOWN.contains(&k.as_str()))
             .map(|k| format!("debezium.{k}"));
-        jdbc.chain(debezium).collect()
+        let metadata = self.metadata_list.iter().map(|_| "metadata.list".to_string());
+        jdbc.chain(debezium).chain(metadata).collect()
     }
 
     pub fn tls(&self) -> Result<TlsOptions> {

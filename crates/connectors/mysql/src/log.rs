@@ -43,6 +43,7 @@ pub struct LogCore {
     pub selector: TableSelector,
     pub types: types::TypeOptions,
     pub schema_changes: bool,
+    pub explicit_defaults: bool,
     pub attempt: u64,
     pub history: SchemaHistory,
     pub tables: Tables,
@@ -101,6 +102,7 @@ impl LogCore {
             selector,
             types,
             schema_changes: true,
+            explicit_defaults: true,
             attempt,
             history,
             tables: Tables::default(),
@@ -263,6 +265,7 @@ impl LogCore {
                      from the last checkpoint",
                 ));
             }
+            self.metrics.resumed.add(1);
             group.rows = GroupRows::Emitted { skip_until: Some(consumed) };
         }
         self.group = Some(group);
@@ -641,11 +644,12 @@ impl LogCore {
 
     pub fn mode_of(&self, query: &QueryEvent<'_>) -> SqlMode {
         let bits = query.session.sql_mode().unwrap_or(0);
+        // Older servers do not say.
         let explicit = match self.flavor {
             Flavor::MariaDb => query.session.mariadb_explicit_defaults_for_timestamp(),
             Flavor::MySql => query.session.explicit_defaults_for_timestamp,
         };
-        let explicit = explicit.unwrap_or(true);
+        let explicit = explicit.unwrap_or(self.explicit_defaults);
         SqlMode::from_bits(self.flavor, bits, explicit)
     }
 
@@ -683,6 +687,7 @@ impl LogCore {
                 self.refuse_dml(table.as_ref(), &query.database)?;
                 continue;
             }
+            self.note_ddl(&statement);
             let outcome = {
                 let (types, selector) = (self.types, self.selector.clone());
                 let by_type = move |c: &MysqlColumn| data_type(&types, c);
@@ -694,6 +699,42 @@ impl LogCore {
             self.on_outcome(outcome)?;
         }
         Ok(())
+    }
+
+    /// Tables that wait for the catalog's answer have to know of every statement about them, also of those of which the
+    /// history, which does not know them yet, makes nothing.
+    fn note_ddl(&mut self, statement: &Statement) {
+        let here = self.at.clone();
+        let mut note = |table: &TableId| {
+            if let Some(slot) = self.tables.get_mut(table)
+                && !slot.is_active()
+            {
+                slot.last_ddl = Some(here.clone());
+            }
+        };
+        match statement {
+            Statement::CreateTable(create) => note(&create.name),
+            Statement::AlterTable(alter) => note(&alter.name),
+            Statement::RenameTable { pairs } => {
+                pairs.iter().for_each(|(from, to)| {
+                    note(from);
+                    note(to);
+                });
+            }
+            Statement::DropTable { names, temporary: false } => names.iter().for_each(note),
+            Statement::TruncateTable { name } => note(name),
+            Statement::RowsChanged { tables, .. } | Statement::Unsure { tables, .. } => {
+                tables.iter().for_each(note);
+            }
+            Statement::DropDatabase { name } => {
+                for slot in &mut self.tables.slots {
+                    if slot.id.namespace == *name && !slot.is_active() {
+                        slot.last_ddl = Some(here.clone());
+                    }
+                }
+            }
+            _ => {}
+        }
     }
 
     /// A change that was logged as text has no rows to copy.

@@ -20,6 +20,8 @@ pub struct SourceMetrics {
     pub events_read: Counter,
     pub bytes_read: Counter,
     pub reconnects: Counter,
+    /// Transactions that went on in their middle after a lost connection.
+    pub resumed: Counter,
     pub log_file_number: Gauge,
     pub log_position: Gauge,
     pub snapshot_tables_done: Gauge,
@@ -37,6 +39,7 @@ impl SourceMetrics {
             events_read: group.counter("source_events_total"),
             bytes_read: group.counter("source_log_bytes_total"),
             reconnects: group.counter("source_reconnects_total"),
+            resumed: group.counter("source_transactions_resumed_total"),
             log_file_number: group.gauge("source_log_file_number"),
             log_position: group.gauge("source_log_position"),
             snapshot_tables_done: group.gauge(SNAPSHOT_TABLES_DONE),

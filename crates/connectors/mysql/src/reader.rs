@@ -34,7 +34,7 @@ const LINGER_MS: i64 = 100;
 /// How often the position is told when there are no rows.
 const PROGRESS_MS: i64 = 1_000;
 /// Records that one call emits before it returns.
-const RECORDS: usize = 16;
+const RECORDS: usize = 4;
 
 /// The log stream, or the way to it.
 enum Stream {
@@ -58,6 +58,8 @@ pub struct MysqlReader {
     facts: ServerFacts,
     ids: ReplicaIds,
     ahead_bytes: usize,
+    /// The log is read only as long as snapshots need it.
+    snapshot_only: bool,
     clock: Arc<dyn Clock>,
     stream: Stream,
     batch: Option<EventBatch>,
@@ -92,6 +94,7 @@ impl MysqlReader {
         facts: ServerFacts,
         ids: ReplicaIds,
         ahead_bytes: usize,
+        snapshot_only: bool,
         clock: Arc<dyn Clock>,
     ) -> Self {
         let now_ms = clock.now_ms();
@@ -110,6 +113,7 @@ impl MysqlReader {
             facts,
             ids,
             ahead_bytes,
+            snapshot_only,
             clock,
             stream: Stream::Connecting(tokio::spawn(establish(request))),
             batch: None,
@@ -136,7 +140,7 @@ impl MysqlReader {
             if self.core.is_at_boundary() {
                 self.at_boundary()?;
             }
-            if self.backfill.pauses_log() {
+            if self.pauses_log() {
                 return Ok(());
             }
             let Some(raw) = self.next_event() else { return Ok(()) };
@@ -182,13 +186,19 @@ impl MysqlReader {
         Ok(())
     }
 
+    fn pauses_log(&self) -> bool {
+        let finished =
+            || self.snapshot_only && self.core.is_at_boundary() && self.is_streaming();
+        self.backfill.pauses_log() || finished()
+    }
+
     fn is_streaming(&self) -> bool {
         self.core.tables.slots.iter().all(|s| s.is_done())
     }
 
     async fn wait(&mut self, deadline: Instant) -> Arrival {
         let wants_events =
-            self.batch.is_none() && self.detour.is_none() && !self.backfill.pauses_log();
+            self.batch.is_none() && self.detour.is_none() && !self.pauses_log();
         let stream = async {
             match &mut self.stream {
                 Stream::Connecting(task) => Arrival::Connected(joined(task).await),

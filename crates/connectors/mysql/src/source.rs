@@ -137,6 +137,13 @@ impl MysqlSource {
                     Some(text) => Some(GtidSet::MySql(text.parse()?)),
                     None => None,
                 };
+                let skips = [self.config.startup_skip_events, self.config.startup_skip_rows];
+                if skips.into_iter().flatten().any(|n| n > 0) {
+                    return Err(Error::config(
+                        "`scan.startup.specific-offset.skip-events` and `.skip-rows` are not supported; give the position \
+                         behind them",
+                    ));
+                }
                 match (&self.config.startup_file, gtids) {
                     (Some(file), gtids) => {
                         let at = FilePosition::new(
@@ -210,8 +217,10 @@ impl MysqlSource {
             // It may also have been created since the checkpoint; then the log will tell all of it, and its snapshot does
             // no harm.
             info!(table = %listed.table, "new in the selection: reading it");
-            let intent =
-                Intent { snapshot: true, reset: is_wanted(&listed.table, &open.resnapshot) };
+            // What the sink holds of it beyond the checkpoint may have another shape.
+            let reset = open.committed.contains_key(&listed.table)
+                || is_wanted(&listed.table, &open.resnapshot);
+            let intent = Intent { snapshot: true, reset };
             let metrics = core.metrics.table(&listed.table);
             core.asked.push(listed.table.clone());
             core.tables.insert(TableSlot::new(listed.table, intent, metrics));
@@ -247,6 +256,7 @@ impl MysqlSource {
         );
         core.schema_changes = self.config.schema_change_enabled;
         core.system_offset_secs = facts.system_offset_secs;
+        core.explicit_defaults = facts.explicit_defaults;
         core
     }
 }
@@ -290,13 +300,18 @@ impl Source for MysqlSource {
         }
         connection.close().await;
         let ids = ReplicaIds::new(&self.config, &open.pipeline)?;
+        let workers = worker_count(self.config.connection_pool_size);
+        // Half of the memory for chunks, which take a little more as columns than they did on the way.
+        let chunk_bytes = (open.memory_bytes / 2 / (workers + 2)).clamp(1 << 20, 16 << 20) as u64;
         let options = BackfillOptions {
-            workers: worker_count(self.config.connection_pool_size),
+            workers,
             chunk_size: self.config.chunk_size,
+            chunk_bytes,
             concurrent: facts.gtid,
         };
         // A quarter for what the server is ahead; rows in columns take the rest.
         let ahead_bytes = (open.memory_bytes / 4).clamp(1 << 20, 64 << 20);
+        let snapshot_only = self.config.startup_mode == StartupMode::Snapshot;
         let reader = MysqlReader::new(
             core,
             Backfill::new(options),
@@ -304,6 +319,7 @@ impl Source for MysqlSource {
             facts,
             ids,
             ahead_bytes,
+            snapshot_only,
             open.clock.clone(),
         );
         Ok(Box::new(reader))

@@ -3,7 +3,8 @@
 mod support;
 
 use lakeward_core::ErrorKind;
-use lakeward_testkit::mariadb;
+use lakeward_testkit::server::Server;
+use lakeward_testkit::{mariadb, mysql9};
 use std::time::Duration;
 use support::{Harness, rows, truth};
 
@@ -157,15 +158,25 @@ fn online_schema_change_and_rename_into_capture() {
 }
 
 #[test]
-fn xa_rows_wait_for_their_end_also_across_a_restart() {
+fn xa_rows_of_mariadb_wait_for_their_end_also_across_a_restart() {
     let Some(server) = mariadb::start_or_skip() else { return };
+    xa_rows_wait_for_their_end(&server);
+}
+
+#[test]
+fn xa_rows_of_mysql_wait_for_their_end_also_across_a_restart() {
+    let Some(server) = mysql9::start_or_skip() else { return };
+    xa_rows_wait_for_their_end(&server);
+}
+
+fn xa_rows_wait_for_their_end(server: &Server) {
     let mut sql = server.session(None).unwrap();
     sql.run("CREATE DATABASE d").unwrap();
     sql.run("USE d").unwrap();
     sql.run("CREATE TABLE xa1 (id INT PRIMARY KEY, v INT)").unwrap();
     sql.run("INSERT INTO xa1 VALUES (1,1)").unwrap();
     let mut other = server.session(Some("d")).unwrap();
-    let mut h = Harness::new(&server, "d.xa1");
+    let mut h = Harness::new(server, "d.xa1");
     h.open();
     h.catch_up();
     for statement in [
@@ -197,7 +208,7 @@ fn xa_rows_wait_for_their_end_also_across_a_restart() {
     other.run("INSERT INTO xa1 VALUES (6,6)").unwrap();
     h.open();
     h.catch_up();
-    assert_eq!(h.model.rows("d.xa1", &["id", "v"]), truth(&server, "SELECT id, v FROM d.xa1"));
+    assert_eq!(h.model.rows("d.xa1", &["id", "v"]), truth(server, "SELECT id, v FROM d.xa1"));
     assert_eq!(h.model.tables["d.xa1"].rows.len(), 5);
     // And once more without a restart, in memory.
     for statement in
@@ -206,7 +217,7 @@ fn xa_rows_wait_for_their_end_also_across_a_restart() {
         sql.run(statement).unwrap();
     }
     h.catch_up();
-    assert_eq!(h.model.rows("d.xa1", &["id", "v"]), truth(&server, "SELECT id, v FROM d.xa1"));
+    assert_eq!(h.model.rows("d.xa1", &["id", "v"]), truth(server, "SELECT id, v FROM d.xa1"));
 }
 
 #[test]
