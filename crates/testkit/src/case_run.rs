@@ -272,7 +272,9 @@ impl CaseRun {
                 }
             }
         }
-        for (name, columns) in &self.case.same_ids {
+        // A snapshot that begins after a kill may begin after the change.
+        let same_ids = (self.mode != Mode::Killed).then_some(&self.case.same_ids);
+        for (name, columns) in same_ids.into_iter().flatten() {
             let table = self.find(tables, name)?;
             let first: BTreeMap<&str, i32> =
                 table.first_columns.iter().map(|c| (c.name.as_str(), c.id)).collect();

@@ -54,7 +54,8 @@ fn install(folder: &Path) -> Result<()> {
         .stderr(fs::OpenOptions::new().append(true).open(&log)?)
         .status()?;
     if !done.success() {
-        bail!("mariadb-install-db failed: {}", tail(&log, 6));
+        let of_server = tail(&folder.join("data/error.log"), 6);
+        bail!("mariadb-install-db failed: {} {of_server}", tail(&log, 2));
     }
     Ok(())
 }

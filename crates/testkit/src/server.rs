@@ -79,6 +79,7 @@ max_connections=500
 sync_binlog=0
 innodb_flush_log_at_trx_commit=2
 innodb_buffer_pool_size=128M
+innodb_use_native_aio=0
 lower_case_table_names=0
 skip-name-resolve
 bind-address=127.0.0.1

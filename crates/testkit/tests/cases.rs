@@ -7,8 +7,9 @@
 #![allow(clippy::print_stdout)]
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
 use lakeward_testkit::case_run::CaseRun;
@@ -39,16 +40,16 @@ fn main() {
     std::thread::scope(|scope| {
         for _ in 0..WORKERS.min(runs.len()) {
             scope.spawn(|| {
-                let mut servers: HashMap<Kind, Option<Server>> = HashMap::new();
+                let mut servers: HashMap<Kind, Server> = HashMap::new();
                 while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let server = servers.entry(run.kind).or_insert_with(|| start(run.kind));
-                    let Some(server) = server else {
+                    if !has(run.kind) {
                         ignored.fetch_add(1, Ordering::Relaxed);
                         println!("test {} ... ignored", run.name());
                         continue;
-                    };
+                    }
                     let begun = Instant::now();
-                    match run.run(server) {
+                    let outcome = server_of(&mut servers, run.kind).and_then(|s| run.run(s));
+                    match outcome {
                         Ok(()) => {
                             let seconds = begun.elapsed().as_secs_f32();
                             println!("test {} ... ok ({seconds:.1} s)", run.name());
@@ -100,9 +101,22 @@ fn select(filters: &[String]) -> Vec<CaseRun> {
     runs
 }
 
-fn start(kind: Kind) -> Option<Server> {
-    match kind {
-        Kind::MariaDb => mariadb::start_with_or_skip(&Options::default()),
-        Kind::MySql9 => mysql9::start_with_or_skip(&Options::default()),
+/// Whether a server can be started here; the answer is found, and reported, once.
+fn has(kind: Kind) -> bool {
+    static MARIADB: OnceLock<bool> = OnceLock::new();
+    static MYSQL9: OnceLock<bool> = OnceLock::new();
+    *match kind {
+        Kind::MariaDb => MARIADB.get_or_init(|| or_skip(kind.name(), mariadb::find()).is_some()),
+        Kind::MySql9 => MYSQL9.get_or_init(|| or_skip(kind.name(), mysql9::find()).is_some()),
     }
+}
+
+fn server_of(servers: &mut HashMap<Kind, Server>, kind: Kind) -> anyhow::Result<&Server> {
+    Ok(match servers.entry(kind) {
+        Entry::Occupied(running) => running.into_mut(),
+        Entry::Vacant(place) => place.insert(match kind {
+            Kind::MariaDb => mariadb::start(&Options::default())?,
+            Kind::MySql9 => mysql9::start(&Options::default())?,
+        }),
+    })
 }
