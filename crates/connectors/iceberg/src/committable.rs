@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
-use lakeward_core::{Committable, Error, ErrorKind, Result, ResultExt, TableId};
+use lakeward_core::{Committable, Error, ErrorKind, Result, ResultExt, RowKind, TableId};
 use roaring::RoaringTreemap;
 use uuid::Uuid;
 
@@ -38,6 +38,18 @@ pub struct RowCounts {
 impl RowCounts {
     pub fn total(&self) -> u64 {
         self.inserts + self.updates + self.deletes
+    }
+
+    /// Counts rows as they came in. The first half of an update is not counted.
+    pub(crate) fn count(&mut self, kinds: &[RowKind]) {
+        for kind in kinds {
+            match kind {
+                RowKind::Insert => self.inserts += 1,
+                RowKind::UpdateAfter => self.updates += 1,
+                RowKind::Delete => self.deletes += 1,
+                RowKind::UpdateBefore => {}
+            }
+        }
     }
 
     pub fn add(&mut self, other: &RowCounts) {

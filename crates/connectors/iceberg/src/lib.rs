@@ -20,6 +20,7 @@ mod metadata_applier;
 mod metrics;
 pub mod names;
 mod new_table;
+mod open_file;
 mod partition;
 mod partition_key;
 pub mod properties;

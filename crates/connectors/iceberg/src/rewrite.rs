@@ -13,8 +13,9 @@ use lakeward_core::{DataType, Error, ErrorKind, Literal, Result, ResultExt};
 use roaring::RoaringTreemap;
 
 use crate::NewDataFile;
-use crate::data_files::{DataFileOptions, OpenFile};
+use crate::data_files::DataFileOptions;
 use crate::names::FileNames;
+use crate::open_file::OpenFile;
 use crate::read_rows::{FileToRead, read_columns};
 use crate::table_state::LiveFile;
 use crate::types;

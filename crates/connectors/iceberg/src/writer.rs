@@ -1,6 +1,8 @@
 //! Writes one table's rows: collapses them by key, finds the rows that they replace, and puts them into data files.
 
-use std::collections::{BTreeMap, HashMap};
+mod work;
+
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -10,20 +12,19 @@ use lakeward_core::{
     Committable, Counter, DataChange, Error, Gauge, MetricGroup, Result, RowKind, SinkWriter,
     TableSchema,
 };
-use roaring::RoaringTreemap;
 use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::NewDataFile;
 use crate::buffer::{Buffer, Missing};
 use crate::collapse::{Outcome, select_rows};
-use crate::committable::{CommittableId, RowCounts, TableCommittable};
+use crate::committable::{CommittableId, TableCommittable};
 use crate::data_files::{DataFileOptions, DataFiles};
 use crate::locator::{KeyPlan, Keys, Locator, Place, Share, rebuild};
 use crate::names::FileNames;
 use crate::table_state::{TableGuard, TableHandle};
 use crate::types::Conform;
 use crate::unavailable;
+use work::Work;
 
 /// How a writer works.
 #[derive(Debug)]
@@ -73,16 +74,6 @@ struct Bound {
 struct Located {
     locator: Locator,
     generation: u64,
-}
-
-/// What was done since the last committable.
-#[derive(Default)]
-struct Work {
-    table_uuid: Uuid,
-    files: Vec<NewDataFile>,
-    deletes: BTreeMap<Arc<str>, RoaringTreemap>,
-    rows: RowCounts,
-    commit_ms: i64,
 }
 
 impl TableWriter {
@@ -311,18 +302,11 @@ impl TableWriter {
     }
 
     fn committable(&self) -> TableCommittable {
-        TableCommittable {
-            id: CommittableId {
-                attempt: self.options.attempt,
-                writer: self.options.share.index as u32,
-                sequence: self.sequence,
-            },
-            table_uuid: self.work.table_uuid,
-            files: self.work.files.clone(),
-            deletes: self.work.deletes.clone(),
-            rows: self.work.rows,
-            commit_ms: self.work.commit_ms,
-        }
+        self.work.committable(CommittableId {
+            attempt: self.options.attempt,
+            writer: self.options.share.index as u32,
+            sequence: self.sequence,
+        })
     }
 
     async fn complete(&mut self) -> Result<Vec<Committable>> {
@@ -385,49 +369,6 @@ impl SinkWriter for TableWriter {
     }
 }
 
-impl Work {
-    fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.deletes.is_empty() && self.rows.total() == 0
-    }
-
-    fn count(&mut self, change: &DataChange) {
-        self.rows.count(&change.kinds);
-        for segment in &change.segments {
-            self.commit_ms = self.commit_ms.max(segment.commit_ms);
-        }
-    }
-
-    /// Records that these rows are gone.
-    fn delete(&mut self, handle: &TableHandle, gone: Vec<Place>) -> Result<()> {
-        let mut places: Vec<Option<(u32, u32)>> =
-            gone.into_iter().map(|place| Some((place.file, place.row))).collect();
-        handle.translate_all(&mut places);
-        let mut places: Vec<(u32, u32)> = places.into_iter().flatten().collect();
-        places.sort_unstable();
-        for rows in places.chunk_by(|a, b| a.0 == b.0) {
-            let path = handle
-                .path_of(rows[0].0)
-                .ok_or_else(|| Error::bug("the locator names a file that nobody knows"))?;
-            self.deletes.entry(path).or_default().extend(rows.iter().map(|row| u64::from(row.1)));
-        }
-        Ok(())
-    }
-}
-
-impl RowCounts {
-    /// Counts rows as they came in. The first half of an update is not counted.
-    pub(crate) fn count(&mut self, kinds: &[RowKind]) {
-        for kind in kinds {
-            match kind {
-                RowKind::Insert => self.inserts += 1,
-                RowKind::UpdateAfter => self.updates += 1,
-                RowKind::Delete => self.deletes += 1,
-                RowKind::UpdateBefore => {}
-            }
-        }
-    }
-}
-
 /// The cells that the source did not send, by the lake's columns.
 fn missing(change: &DataChange, conform: &Conform) -> Option<Missing> {
     let unavailable = change.unavailable.as_ref()?;
@@ -453,6 +394,8 @@ pub(crate) fn data_folder(metadata: &TableMetadata) -> String {
 
 #[cfg(test)]
 mod evolution;
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod speed;
 #[cfg(test)]
