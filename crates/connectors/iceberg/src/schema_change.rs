@@ -305,7 +305,7 @@ mod tests {
         let type_of = |name: &str| next.field_by_name(name).expect(name).field_type.to_string();
         assert_eq!(type_of("id"), "long");
         assert_eq!(type_of("f"), "double");
-        assert_eq!(type_of("d"), "decimal(20,2)");
+        assert_eq!(type_of("d"), "decimal(20, 2)");
         assert_eq!(type_of("n"), "long");
         assert!(agrees(&next, &after, &[]));
         for bad in [DataType::String, DataType::Date, DataType::Boolean] {
