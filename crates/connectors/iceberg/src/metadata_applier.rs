@@ -89,9 +89,12 @@ impl IcebergMetadataApplier {
             }
             return self.create_table(event, handle, after, commit).await;
         };
-        let plan = if has(|c| matches!(c, SchemaChange::ResetTable)) {
+        let creates = has(|c| matches!(c, SchemaChange::CreateTable));
+        let starts_over =
+            has(|c| matches!(c, SchemaChange::ResetTable)) || creates && self.is_remnant(&state)?;
+        let plan = if starts_over {
             self.reset(event, &state, after)?
-        } else if has(|c| matches!(c, SchemaChange::CreateTable)) {
+        } else if creates {
             self.adopt(event, &state, after)?
         } else {
             self.change(event, handle, &state, after).await?
@@ -122,6 +125,16 @@ impl IcebergMetadataApplier {
         env.lake.make_durable([&*new.location]).await?;
         let change = CatalogChange::Create { table: table.clone(), new };
         self.commit(vec![change], handle, commit).await
+    }
+
+    /// A table that an attempt of this pipeline made before it ended without a commit: nothing depends on its columns.
+    fn is_remnant(&self, state: &TableState) -> Result<bool> {
+        let metadata = &state.metadata;
+        let pipeline = &self.session.incarnation.pipeline;
+        let created = metadata.properties().get(properties::CREATED_BY);
+        Ok(created.is_some_and(|p| **p == *pipeline.0)
+            && metadata.current_snapshot().is_none()
+            && properties::marker(metadata, pipeline)?.is_none())
     }
 
     /// A table that exists already: ours, or one that the user made beforehand for us to fill.

@@ -42,17 +42,29 @@ async fn started(extra: &[(&str, serde_json::Value)]) -> (Lake, Attempt) {
 #[tokio::test]
 async fn a_new_column_with_a_default_is_filled_in_where_the_rows_are() {
     let (lake, mut run) = started(&[]).await;
-    let after =
-        with_columns(2, &[("id", DataType::BigInt), ("v", DataType::String), ("n", DataType::Int)], &["id"]);
-    let ddl = event(2, vec![add("n", DataType::Int, Literal::Long(17))], Some(schema(1)), Some(after.clone()));
+    let after = with_columns(
+        2,
+        &[("id", DataType::BigInt), ("v", DataType::String), ("n", DataType::Int)],
+        &["id"],
+    );
+    let ddl = event(
+        2,
+        vec![add("n", DataType::Int, Literal::Long(17))],
+        Some(schema(1)),
+        Some(after.clone()),
+    );
     assert_eq!(run.applier.needs(&ddl), DdlNeeds::RowsCommitted);
     run.ddl(&ddl).await.unwrap();
     assert_eq!(int_column(&lake.batches(&table()).await, "n"), [Some(17), Some(17)]);
     lake.check_totals(&table()).await;
     // Positions hold: an update finds its row, also with a locator that is as old as the attempt.
-    run.write(change(&after, vec![RowKind::UpdateAfter], vec![ids(&[3]), texts(&["C"]), ints(&[33])]))
-        .await
-        .unwrap();
+    run.write(change(
+        &after,
+        vec![RowKind::UpdateAfter],
+        vec![ids(&[3]), texts(&["C"]), ints(&[33])],
+    ))
+    .await
+    .unwrap();
     run.epoch(3).await.unwrap();
     assert_eq!(lake.rows(&table()).await, expect(&[(1, "a"), (3, "C")]));
     let mut n = int_column(&lake.batches(&table()).await, "n");
@@ -71,7 +83,9 @@ async fn rows_of_an_older_version_still_land_in_their_columns() {
     // A restart replays rows that were read before the rename.
     run = lake.attempt().await;
     run.write(puts(&[(1, Some("old name"))])).await.unwrap();
-    run.write(change(&after, vec![RowKind::Insert], vec![ids(&[9]), texts(&["new name"])])).await.unwrap();
+    run.write(change(&after, vec![RowKind::Insert], vec![ids(&[9]), texts(&["new name"])]))
+        .await
+        .unwrap();
     run.epoch(3).await.unwrap();
     let batches = lake.batches(&table()).await;
     let mut found: Vec<(i64, String)> = Vec::new();
@@ -114,7 +128,9 @@ async fn key_and_partition_columns_widen() {
         from: DataType::Int,
         to: DataType::BigInt,
     };
-    run.ddl(&event(2, vec![widen("id"), widen("p")], Some(narrow), Some(wide.clone()))).await.unwrap();
+    run.ddl(&event(2, vec![widen("id"), widen("p")], Some(narrow), Some(wide.clone())))
+        .await
+        .unwrap();
     run.commit(2, work).await.unwrap().remove(&table()).unwrap().unwrap();
     let big = 1 << 40;
     run.write(rows(&wide, ids(&[1, 5]), &["A", "e"], ids(&[7, big]))).await.unwrap();
@@ -139,17 +155,26 @@ async fn key_and_partition_columns_widen() {
 async fn a_dropped_partition_column_leaves_old_files_readable() {
     let lake = Lake::new(&[("partition.key", "d.t:v".into())]);
     let mut run = lake.attempt().await;
-    let before =
-        with_columns(1, &[("id", DataType::BigInt), ("v", DataType::String), ("w", DataType::Int)], &["id"]);
+    let before = with_columns(
+        1,
+        &[("id", DataType::BigInt), ("v", DataType::String), ("w", DataType::Int)],
+        &["id"],
+    );
     run.ddl(&event(1, vec![SchemaChange::CreateTable], None, Some(before.clone()))).await.unwrap();
-    run.write(change(&before, vec![RowKind::Insert; 2], vec![ids(&[1, 2]), texts(&["x", "y"]), ints(&[1, 2])]))
-        .await
-        .unwrap();
+    run.write(change(
+        &before,
+        vec![RowKind::Insert; 2],
+        vec![ids(&[1, 2]), texts(&["x", "y"]), ints(&[1, 2])],
+    ))
+    .await
+    .unwrap();
     run.epoch(1).await.unwrap();
     let after = with_columns(2, &[("id", DataType::BigInt), ("w", DataType::Int)], &["id"]);
     let drop = SchemaChange::DropColumn { name: "v".into() };
     run.ddl(&event(2, vec![drop], Some(before), Some(after.clone()))).await.unwrap();
-    run.write(change(&after, vec![RowKind::UpdateAfter], vec![ids(&[2]), ints(&[22])])).await.unwrap();
+    run.write(change(&after, vec![RowKind::UpdateAfter], vec![ids(&[2]), ints(&[22])]))
+        .await
+        .unwrap();
     run.epoch(2).await.unwrap();
     let mut w = int_column(&lake.batches(&table()).await, "w");
     w.sort();
@@ -163,7 +188,9 @@ async fn another_primary_key_finds_the_rows() {
     let after = with_columns(2, &[("id", DataType::BigInt), ("v", DataType::String)], &["v"]);
     let key = SchemaChange::SetPrimaryKey { columns: vec!["v".into()] };
     run.ddl(&event(2, vec![key], Some(schema(1)), Some(after.clone()))).await.unwrap();
-    run.write(change(&after, vec![RowKind::UpdateAfter], vec![ids(&[30]), texts(&["c"])])).await.unwrap();
+    run.write(change(&after, vec![RowKind::UpdateAfter], vec![ids(&[30]), texts(&["c"])]))
+        .await
+        .unwrap();
     run.epoch(3).await.unwrap();
     assert_eq!(lake.rows(&table()).await, expect(&[(1, "a"), (30, "c")]));
 }
@@ -183,7 +210,11 @@ async fn truncate_and_reset_empty_the_table() {
     run.epoch(3).await.unwrap();
     assert_eq!(lake.rows(&table()).await, expect(&[(1, "again")]));
 
-    let after = with_columns(5, &[("id", DataType::BigInt), ("v", DataType::String), ("x", DataType::Int)], &["id"]);
+    let after = with_columns(
+        5,
+        &[("id", DataType::BigInt), ("v", DataType::String), ("x", DataType::Int)],
+        &["id"],
+    );
     let reset = event(3, vec![SchemaChange::ResetTable], None, Some(after.clone()));
     run.ddl(&reset).await.unwrap();
     assert!(lake.rows(&table()).await.is_empty());
@@ -250,8 +281,7 @@ async fn what_iceberg_cannot_express_changes_nothing() {
         from: DataType::String,
         to: DataType::Int,
     };
-    let error =
-        run.ddl(&event(2, vec![alter], Some(schema(1)), Some(after))).await.unwrap_err();
+    let error = run.ddl(&event(2, vec![alter], Some(schema(1)), Some(after))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SchemaIncompatible);
     assert_eq!(lake.metadata_location(&table()).await, before);
 }
@@ -263,6 +293,22 @@ async fn a_table_of_another_is_not_written_to() {
     let mut run = other.attempt().await;
     let error = run.ddl(&create(9)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+}
+
+#[tokio::test]
+async fn a_table_that_an_earlier_attempt_left_without_rows_takes_the_columns_of_now() {
+    let lake = Lake::new(&[]);
+    lake.attempt().await.ddl(&create(1)).await.unwrap();
+    let mut run = lake.attempt().await;
+    let now = with_columns(0, &[("id", DataType::BigInt), ("n", DataType::Int)], &["id"]);
+    run.ddl(&event(7, vec![SchemaChange::CreateTable], None, Some(now.clone()))).await.unwrap();
+    run.write(change(&now, vec![RowKind::Insert], vec![ids(&[1]), ints(&[5])])).await.unwrap();
+    run.epoch(1).await.unwrap();
+    assert_eq!(int_column(&lake.batches(&table()).await, "n"), [Some(5)]);
+    // Once it holds rows, other columns are not taken over in silence.
+    let other = with_columns(0, &[("id", DataType::BigInt), ("v", DataType::String)], &["id"]);
+    let again = event(9, vec![SchemaChange::CreateTable], None, Some(other));
+    assert_eq!(lake.attempt().await.ddl(&again).await.unwrap_err().kind(), ErrorKind::Config);
 }
 
 #[tokio::test]
