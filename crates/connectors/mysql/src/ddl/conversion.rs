@@ -74,6 +74,8 @@ fn keeps_values(from: &MysqlType, to: &MysqlType, strict: bool) -> bool {
         (Enum { labels, .. }, Enum { labels: to, .. }) => {
             labels.iter().all(|label| to.contains(label) || (strict && is_gone(label, to)))
         }
+        // MariaDB joins the labels with a comma of one byte, whatever the character set's width.
+        (Set { .. }, _) if is_wide(charset(from)) || is_wide(charset(to)) => false,
         (Set { labels, .. }, Set { labels: to, .. }) => keeps_order(labels, to),
         (Enum { .. } | Set { .. } | Uuid | Inet4 | Inet6, Char { .. }) => strict,
         (Enum { .. } | Set { .. } | Uuid | Inet4 | Inet6, Varchar { .. } | Text { .. }) => strict,
@@ -111,6 +113,11 @@ fn charset(column_type: &MysqlType) -> Option<&str> {
         | MysqlType::Set { charset, .. } => Some(charset),
         _ => None,
     }
+}
+
+/// Characters of ASCII take more than a byte.
+fn is_wide(charset: Option<&str>) -> bool {
+    charset.is_some_and(|c| matches!(c, "ucs2" | "utf16" | "utf16le" | "utf32"))
 }
 
 fn holds_all_of(to: &str, from: &str) -> bool {

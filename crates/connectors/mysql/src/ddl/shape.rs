@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use lakeward_core::ColumnPlace;
 
-use super::SqlMode;
 use super::statement::{
-    AlterClause, AlterTable, ColumnDefinition, DeclaredCharset, TableDefinition,
+    AlterClause, AlterTable, ColumnDefinition, DeclaredCharset, DeclaredType, TableDefinition,
 };
+use super::{Flavor, SqlMode};
 use crate::model::{MysqlColumn, MysqlDefault, MysqlTable, MysqlType};
 
 /// A table after an ALTER, with where its columns come from.
@@ -58,9 +58,10 @@ impl AlterTable {
         mode: &SqlMode,
     ) -> Result<Reshaped, String> {
         let mut draft = Draft::new(self, before, database_charset, mode);
-        // MySQL makes a TINYBLOB of a BLOB here.
-        if draft.convert_to.as_deref() == Some("binary") && self.declares_columns() {
-            return Err("it converts to binary and declares columns at once".into());
+        // MySQL makes a TINYBLOB of most of them.
+        let may_shrink = mode.flavor == Flavor::MySql && draft.convert_to.is_some();
+        if may_shrink && self.redeclares_blobs() {
+            return Err("it converts the table and redeclares a BLOB or TEXT at once".into());
         }
         draft.existing_columns(before)?;
         draft.new_and_moved_columns(before)?;
@@ -69,9 +70,15 @@ impl AlterTable {
         draft.finish(before)
     }
 
-    fn declares_columns(&self) -> bool {
+    fn redeclares_blobs(&self) -> bool {
         self.clauses.iter().any(|clause| {
-            matches!(clause, AlterClause::AddColumn { .. } | AlterClause::ChangeColumn { .. })
+            let AlterClause::ChangeColumn { column, .. } = clause else { return false };
+            matches!(
+                column.column_type,
+                DeclaredType::Text { .. }
+                    | DeclaredType::TextOf { .. }
+                    | DeclaredType::Settled(MysqlType::Blob { .. })
+            )
         })
     }
 
@@ -365,7 +372,6 @@ fn promote_first_timestamp<'c>(
 /// CONVERT TO CHARACTER SET. TEXT grows where the new character set needs more bytes for as many characters.
 fn convert(column: &mut MysqlColumn, to: &Arc<str>) {
     use super::charsets::max_bytes_per_char as width;
-    use super::statement::DeclaredType;
     let declared = match &column.column_type {
         MysqlType::Char { length, .. } => DeclaredType::Char { length: *length },
         MysqlType::Varchar { length, .. } => DeclaredType::Varchar { length: *length },

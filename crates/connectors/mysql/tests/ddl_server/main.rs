@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
         assert_eq!(statements.len(), 1, "{context}");
         let outcome = self.history.apply(&statements[0], &place, &selection());
         if let [doubt] = &outcome.doubts[..] {
-            assert!(doubt.reason.contains("converts to binary"), "{context}: {doubt:?}");
+            assert!(doubt.reason.contains("redeclares a BLOB or TEXT"), "{context}: {doubt:?}");
             return outcome;
         }
         assert!(outcome.events.len() <= 1, "{context}");
