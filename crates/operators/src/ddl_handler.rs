@@ -3,7 +3,7 @@
 //! A DDL that must not overtake rows is preceded by a mark to all writers; what follows it for that table is held until
 //! the marks say that the rows before it are safe. Nothing waits: the hold is state, other tables go on.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,7 +35,9 @@ pub struct StreamDdlHandler {
     applier: Option<Box<dyn MetadataApplier>>,
     policy: SchemaPolicy,
     table_errors: TableErrorPolicy,
-    tables: HashMap<TableId, Table>,
+    tables: BTreeMap<TableId, Table>,
+    /// Tables whose records wait in another table's hold: since a rename gives them its rows.
+    followers: BTreeMap<TableId, TableId>,
     /// Where each split is, as of the records seen.
     progress: BTreeMap<SplitId, Progress>,
 }
@@ -66,7 +68,14 @@ struct Hold {
     warned: bool,
     /// Just before the DDL.
     offsets: Offsets,
+    behind: Behind,
+}
+
+/// What waits behind a DDL.
+struct Behind {
     queue: HeldQueue,
+    /// Other tables with records in the queue, and up to where each is let through.
+    followers: BTreeMap<TableId, Offsets>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -82,6 +91,8 @@ struct TableEntry {
 struct HoldEntry {
     event: SchemaEvent,
     offsets: BTreeMap<SplitId, Offset>,
+    #[serde(default)]
+    followers: Vec<(TableId, Offsets)>,
 }
 
 impl StreamDdlHandler {
@@ -97,7 +108,8 @@ impl StreamDdlHandler {
             applier: None,
             policy,
             table_errors,
-            tables: HashMap::new(),
+            tables: BTreeMap::new(),
+            followers: BTreeMap::new(),
             progress: BTreeMap::new(),
         }
     }
@@ -113,14 +125,14 @@ impl StreamDdlHandler {
     }
 
     async fn data(&mut self, change: DataChange, out: &mut Collector) -> Result<()> {
-        let table = self.tables.entry(change.table.clone()).or_default();
-        if table.failed {
+        let id = change.table.clone();
+        if self.has_failed(&id) {
             return Ok(());
         }
-        if let Some(hold) = &mut table.hold {
-            return hold.queue.push(StreamRecord::Data(change));
+        if let Some(hold) = self.hold_of(&id) {
+            return hold.behind.queue.push(StreamRecord::Data(change));
         }
-        let id = change.table.clone();
+        let table = self.tables.entry(id.clone()).or_default();
         let sent = match &table.projection {
             Some(projection) => projection.apply(change),
             None => Ok(change),
@@ -159,19 +171,49 @@ impl StreamDdlHandler {
 
     async fn schema(&mut self, event: SchemaEvent, out: &mut Collector) -> Result<()> {
         let offsets = self.offsets();
-        let table = self.tables.entry(event.table.clone()).or_default();
-        if table.failed {
+        if self.has_failed(&event.table) {
             return Ok(());
         }
-        if let Some(hold) = &mut table.hold {
+        let progress: Vec<Progress> = self.progress.values().cloned().collect();
+        let renamed = renamed_to(&event).cloned();
+        let holder = self.followers.get(&event.table).unwrap_or(&event.table).clone();
+        if let Some(hold) = self.hold_of(&event.table) {
             // Its own offsets come out of the queue before it.
-            for progress in self.progress.values() {
-                let progress = Progress { table: Some(event.table.clone()), ..progress.clone() };
-                hold.queue.push(StreamRecord::Progress(progress))?;
+            for progress in progress {
+                let progress = Progress { table: Some(event.table.clone()), ..progress };
+                hold.behind.queue.push(StreamRecord::Progress(progress))?;
             }
-            return hold.queue.push(StreamRecord::Schema(event));
+            hold.behind.queue.push(StreamRecord::Schema(event))?;
+            if let Some(to) = renamed.filter(|to| *to != holder) {
+                hold.behind.followers.entry(to.clone()).or_insert(offsets);
+                self.followers.insert(to, holder);
+            }
+            return Ok(());
         }
         self.begin(event, offsets, None, out).await
+    }
+
+    fn has_failed(&self, id: &TableId) -> bool {
+        self.tables.get(id).is_some_and(|t| t.failed)
+    }
+
+    /// The hold that a new record of the table has to wait in.
+    fn hold_of(&mut self, id: &TableId) -> Option<&mut Hold> {
+        let holder = self.followers.get(id).unwrap_or(id);
+        self.tables.get_mut(holder)?.hold.as_mut()
+    }
+
+    fn place(&mut self, id: TableId, hold: Hold) {
+        for follower in hold.behind.followers.keys() {
+            self.followers.insert(follower.clone(), id.clone());
+        }
+        self.tables.entry(id).or_default().hold = Some(hold);
+    }
+
+    fn take(&mut self, id: &TableId) -> Option<Hold> {
+        let hold = self.tables.get_mut(id)?.hold.take()?;
+        self.followers.retain(|_, holder| holder != id);
+        Some(hold)
     }
 
     /// Starts to deal with a DDL whose table is not held. `rest` is what waits behind it already.
@@ -179,7 +221,7 @@ impl StreamDdlHandler {
         &mut self,
         event: SchemaEvent,
         offsets: Offsets,
-        rest: Option<HeldQueue>,
+        rest: Option<Behind>,
         out: &mut Collector,
     ) -> Result<()> {
         let id = event.table.clone();
@@ -187,23 +229,33 @@ impl StreamDdlHandler {
         let repeated = table.recent_ddl.contains(&event.id);
         let decision = match self.policy.decide(&event, table.projection.as_ref()) {
             Ok(decision) => decision,
-            Err(error) => return self.fail(&id, error, out),
+            Err(error) => {
+                self.fail(&id, error, out)?;
+                return self.release(&id, rest, out).await;
+            }
         };
         let Some(applied) = decision.event.as_ref().filter(|_| !repeated) else {
             table.projection = decision.sink.or_else(|| table.projection.take());
             return self.release(&id, rest, out).await;
         };
         let needs = self.needs(applied, &id);
-        let spill_path = self.spill_path(&event.id);
+        let mut behind = match rest {
+            Some(behind) => behind,
+            None => Behind {
+                queue: HeldQueue::new(HELD_MEMORY_BYTES, self.spill_path(&event.id)),
+                followers: BTreeMap::new(),
+            },
+        };
+        // Whatever waits behind it comes after it, so all of it is let through up to here.
+        behind.followers.extend(renamed_to(&event).map(|to| (to.clone(), offsets.clone())));
+        behind.followers.remove(&id);
+        behind.followers.values_mut().for_each(|o| o.clone_from(&offsets));
         let mut hold = Hold {
             needs,
             since_ms: self.context.clock.now_ms(),
             warned: false,
             offsets,
-            queue: match rest {
-                Some(queue) => queue,
-                None => HeldQueue::new(HELD_MEMORY_BYTES, spill_path),
-            },
+            behind,
             event,
             decision,
         };
@@ -211,7 +263,7 @@ impl StreamDdlHandler {
             return self.run(id, hold, out).await;
         }
         self.ask(&mut hold, out);
-        self.tables.entry(id).or_default().hold = Some(hold);
+        self.place(id, hold);
         Ok(())
     }
 
@@ -250,6 +302,11 @@ impl StreamDdlHandler {
 
     /// Whether the DDL may run now.
     fn ready(&self, hold: &mut Hold) -> Result<bool> {
+        // The name is free once what happened to its last table has been done.
+        let taken = |to: &TableId| self.tables.get(to).is_some_and(|t| t.hold.is_some());
+        if renamed_to(&hold.event).is_some_and(taken) {
+            return Ok(false);
+        }
         let (marks, attempt) = (&self.context.marks, self.context.attempt);
         let id = &hold.event.id;
         let waited_ms = self.context.clock.now_ms().saturating_sub(hold.since_ms).max(0) as u64;
@@ -280,14 +337,17 @@ impl StreamDdlHandler {
 
     /// Applies the DDL, tells the stages behind, and lets go what was held.
     async fn run(&mut self, id: TableId, hold: Hold, out: &mut Collector) -> Result<()> {
-        let Hold { event, decision, queue, .. } = hold;
+        let Hold { event, decision, behind, .. } = hold;
         let Some(applied) = decision.event else {
             return Err(Error::bug("a DDL without effect was held").with("table", &id));
         };
         let mut sink = decision.sink;
         let applier =
             self.applier.as_mut().ok_or_else(|| Error::bug("the DDL handler is not open"))?;
-        if !applier.is_applied(&applied.id).await? {
+        // A reset may go back behind DDL that the sink has seen, which then comes again: only the sink can tell whether it
+        // is this very reset.
+        let resets = applied.changes.iter().any(|c| matches!(c, SchemaChange::ResetTable));
+        if resets || !applier.is_applied(&applied.id).await? {
             match applier.apply(&applied).await {
                 Ok(()) => {
                     let what = kinds(&applied);
@@ -306,11 +366,19 @@ impl StreamDdlHandler {
                     let before = self.tables.get(&id).and_then(|t| t.projection.clone());
                     sink = ignore.decide(&event, before.as_ref())?.sink;
                 }
-                Err(error) if error.kind().is_of_table() => return self.fail(&id, error, out),
+                Err(error) if error.kind().is_of_table() => {
+                    self.fail(&id, error, out)?;
+                    return self.release(&id, Some(behind), out).await;
+                }
                 Err(error) => return Err(error.with("table", &id)),
             }
         }
         self.context.marks.clear(&event.id);
+        if let Some(to) = renamed_to(&event) {
+            let renamed = self.tables.entry(to.clone()).or_default();
+            renamed.projection = sink.take();
+            renamed.failed = false;
+        }
         let table = self.tables.entry(id.clone()).or_default();
         table.projection = sink;
         table.recent_ddl.push_back(event.id.clone());
@@ -318,31 +386,32 @@ impl StreamDdlHandler {
             table.recent_ddl.pop_front();
         }
         out.emit(Target::All, StreamRecord::Schema(applied));
-        self.release(&id, Some(queue), out).await
+        self.release(&id, Some(behind), out).await
     }
 
     /// Lets go what is held, up to the next DDL that has to wait.
     async fn release(
         &mut self,
         id: &TableId,
-        queue: Option<HeldQueue>,
+        behind: Option<Behind>,
         out: &mut Collector,
     ) -> Result<()> {
-        let Some(mut queue) = queue else { return Ok(()) };
+        let Some(mut behind) = behind else { return Ok(()) };
         let mut offsets = Offsets::new();
-        while let Some(record) = queue.pop()? {
+        while let Some(record) = behind.queue.pop()? {
             match record {
                 StreamRecord::Progress(p) => {
                     offsets.insert(p.split, p.offset);
                 }
+                StreamRecord::Schema(event) if self.has_failed(&event.table) => {}
                 StreamRecord::Schema(event) => {
-                    return Box::pin(self.begin(event, offsets, Some(queue), out)).await;
+                    if event.table != *id {
+                        behind.followers.insert(id.clone(), offsets.clone());
+                    }
+                    return Box::pin(self.begin(event, offsets, Some(behind), out)).await;
                 }
                 StreamRecord::Data(change) => Box::pin(self.data(change, out)).await?,
                 _ => {}
-            }
-            if self.tables.get(id).is_some_and(|t| t.failed) {
-                break;
             }
         }
         Ok(())
@@ -352,9 +421,7 @@ impl StreamDdlHandler {
         if !error.kind().is_of_table() || self.table_errors == TableErrorPolicy::Fail {
             return Err(error.with("table", id));
         }
-        let table = self.tables.entry(id.clone()).or_default();
-        table.failed = true;
-        table.hold = None;
+        self.tables.entry(id.clone()).or_default().failed = true;
         out.emit(Target::All, StreamRecord::Failure(TableFailure { table: id.clone(), error }));
         Ok(())
     }
@@ -379,6 +446,10 @@ impl Operator for StreamDdlHandler {
             if let Some(held) = entry.hold {
                 let decision = self.policy.decide(&held.event, table.projection.as_ref())?;
                 let mut queue = HeldQueue::new(HELD_MEMORY_BYTES, self.spill_path(&held.event.id));
+                let followers: BTreeMap<_, _> = held.followers.into_iter().collect();
+                for follower in followers.keys() {
+                    self.followers.insert(follower.clone(), id.clone());
+                }
                 for record in records {
                     queue.push(record)?;
                 }
@@ -392,7 +463,7 @@ impl Operator for StreamDdlHandler {
                     since_ms: self.context.clock.now_ms(),
                     warned: false,
                     offsets: held.offsets,
-                    queue,
+                    behind: Behind { queue, followers },
                     event: held.event,
                     decision,
                 };
@@ -428,13 +499,11 @@ impl Operator for StreamDdlHandler {
             .map(|(id, _)| id.clone())
             .collect();
         for id in held {
-            let Some(mut hold) = self.tables.get_mut(&id).and_then(|t| t.hold.take()) else {
-                continue;
-            };
+            let Some(mut hold) = self.take(&id) else { continue };
             if self.ready(&mut hold)? {
                 self.run(id, hold, out).await?;
             } else {
-                self.tables.entry(id).or_default().hold = Some(hold);
+                self.place(id, hold);
             }
         }
         Ok(())
@@ -450,14 +519,17 @@ impl Operator for StreamDdlHandler {
                 table.dirty = Dirty::Before(checkpoint);
             }
             let Some(hold) = &table.hold else { continue };
-            for (split, offset) in &hold.offsets {
-                let progress = Progress {
-                    table: Some(id.clone()),
-                    split: split.clone(),
-                    offset: offset.clone(),
-                    commit_ms: hold.event.commit_ms,
-                };
-                out.emit(Target::All, StreamRecord::Progress(progress));
+            let held = std::iter::once((id, &hold.offsets)).chain(&hold.behind.followers);
+            for (id, offsets) in held {
+                for (split, offset) in offsets {
+                    let progress = Progress {
+                        table: Some(id.clone()),
+                        split: split.clone(),
+                        offset: offset.clone(),
+                        commit_ms: hold.event.commit_ms,
+                    };
+                    out.emit(Target::All, StreamRecord::Progress(progress));
+                }
             }
         }
         Ok(())
@@ -469,8 +541,12 @@ impl Operator for StreamDdlHandler {
             let mut records = Vec::new();
             let hold = match &mut table.hold {
                 Some(hold) => {
-                    hold.queue.encode(&mut records)?;
-                    Some(HoldEntry { event: hold.event.clone(), offsets: hold.offsets.clone() })
+                    hold.behind.queue.encode(&mut records)?;
+                    Some(HoldEntry {
+                        event: hold.event.clone(),
+                        offsets: hold.offsets.clone(),
+                        followers: hold.behind.followers.clone().into_iter().collect(),
+                    })
                 }
                 None => None,
             };
@@ -511,6 +587,14 @@ impl Operator for StreamDdlHandler {
     async fn finish(&mut self, out: &mut Collector) -> Result<()> {
         self.tick(out).await
     }
+}
+
+/// The name that the event gives its table.
+fn renamed_to(event: &SchemaEvent) -> Option<&TableId> {
+    event.changes.iter().find_map(|change| match change {
+        SchemaChange::RenameTable { to } => Some(to),
+        _ => None,
+    })
 }
 
 fn kinds(event: &SchemaEvent) -> Arc<str> {

@@ -1,7 +1,7 @@
 //! `DynamicFilesCommitter`: keeps what the writers finished in checkpoint state, and commits it once the checkpoint is
 //! complete. One instance owns a table.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -28,7 +28,7 @@ pub struct DynamicFilesCommitter {
     /// What stands before each barrier that is not committed yet, in order.
     pending: Vec<Pending>,
     /// Writers that passed on a mark, and the barrier behind the last of them.
-    marks: HashMap<DdlId, MarkSeen>,
+    marks: BTreeMap<DdlId, MarkSeen>,
     failed: BTreeSet<TableId>,
     commits: Counter,
     commit_ms: Gauge,
@@ -74,7 +74,7 @@ impl DynamicFilesCommitter {
             current: Pending::default(),
             progress: BTreeMap::new(),
             pending: Vec::new(),
-            marks: HashMap::new(),
+            marks: BTreeMap::new(),
             failed: BTreeSet::new(),
             commits,
             commit_ms,

@@ -1,6 +1,6 @@
 //! `DynamicStreamWriter`: a map of writers, one per table, made on first sight.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -21,7 +21,7 @@ pub struct DynamicStreamWriter {
     context: OperatorContext,
     sink: Arc<dyn Sink>,
     table_errors: TableErrorPolicy,
-    tables: HashMap<TableId, Table>,
+    tables: BTreeMap<TableId, Table>,
     failed: BTreeSet<TableId>,
     rows: Counter,
 }
@@ -44,7 +44,7 @@ impl DynamicStreamWriter {
         table_errors: TableErrorPolicy,
     ) -> Self {
         let rows = context.metrics.counter("rows_written_total");
-        Self { context, sink, table_errors, tables: HashMap::new(), failed: BTreeSet::new(), rows }
+        Self { context, sink, table_errors, tables: BTreeMap::new(), failed: BTreeSet::new(), rows }
     }
 
     async fn data(&mut self, change: DataChange, out: &mut Collector) -> Result<()> {
