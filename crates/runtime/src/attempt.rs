@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use lakeward_core::{Error, MetricGroup, Operator, OperatorContext, Result, SourceOpen};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,7 @@ use crate::job::Shared;
 use crate::listener::AttemptListener;
 use crate::marks::MemoryMarks;
 use crate::restore::{Restored, check_not_lost, restore};
+use crate::signal::Signal;
 use crate::source_task::{Snapshotting, SourceTask};
 use crate::status::{JobState, JobStatus};
 use crate::store::Loaded;
@@ -33,7 +34,7 @@ type Tasks = JoinSet<Result<()>>;
 pub(crate) async fn run(job: &Shared, attempt: u64) -> Result<()> {
     let cancel = CancellationToken::new();
     let mut tasks = Tasks::new();
-    let mut stop = job.stop.subscribe();
+    let mut stop = job.stop.watch();
     let started = async {
         let start = AssertUnwindSafe(start(job, attempt, &cancel, &mut tasks)).catch_unwind();
         match start.await {
@@ -90,10 +91,10 @@ async fn start(
     let total = readers + plan.stages.iter().map(|s| s.parallelism).sum::<usize>();
     let (acks, acks_received) = mpsc::channel(total);
     let (opened, mut opened_received) = mpsc::channel(total);
-    let completed = watch::Sender::new(0);
-    let trigger = watch::Sender::new(Trigger::default());
+    let completed = Signal::new(0);
+    let trigger = Signal::new(Trigger::default());
     let signals = Signals {
-        completed: completed.subscribe(),
+        completed: completed.watch(),
         marks: marks.changes(),
         acks: acks.clone(),
         status: job.status.clone(),
@@ -181,7 +182,7 @@ async fn start(
             instance: instance.clone(),
             reader: unless_failed(tasks, plan.source.open(open)).await?,
             outputs: Outputs { senders: outputs },
-            trigger: trigger.subscribe(),
+            trigger: trigger.watch(),
             committed: listener.committed(),
             acks: acks.clone(),
             status: job.status.clone(),
@@ -211,7 +212,7 @@ async fn start(
         acks: acks_received,
         trigger,
         completed,
-        stop: job.stop.subscribe(),
+        stop: job.stop.watch(),
     };
     Ok((coordinator, readers))
 }

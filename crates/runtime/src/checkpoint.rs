@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lakeward_core::{CheckpointId, CheckpointRequester, Clock, Error, Result, State};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc};
 
 use crate::job::Stop;
 use crate::listener::AttemptListener;
+use crate::signal::{Signal, Watcher};
 use crate::status::{CheckpointStatus, InFlightStatus, StatusCell};
 use crate::store::StageStates;
 use crate::task::{Ack, InstanceId};
@@ -63,9 +64,9 @@ pub(crate) struct Coordinator {
     /// All instances that take part, the readers first.
     pub(crate) instances: Vec<InstanceId>,
     pub(crate) acks: mpsc::Receiver<Ack>,
-    pub(crate) trigger: watch::Sender<Trigger>,
-    pub(crate) completed: watch::Sender<u64>,
-    pub(crate) stop: watch::Receiver<Stop>,
+    pub(crate) trigger: Signal<Trigger>,
+    pub(crate) completed: Signal<u64>,
+    pub(crate) stop: Watcher<Stop>,
 }
 
 impl Coordinator {
@@ -90,7 +91,8 @@ impl Coordinator {
             let started = self.timer.now();
             let id = self.take(stop).await?;
             if stop != Stop::No {
-                return self.committed(id).await;
+                self.listener.committed().wait_for(|newest| newest >= id).await;
+                return Ok(());
             }
             due = started + self.pace.interval;
             not_before = self.timer.now() + self.pace.min_pause;
@@ -104,7 +106,7 @@ impl Coordinator {
         let started_ms = self.clock.now_ms();
         let in_flight = InFlightStatus { id, started_ms, waiting_for: Vec::new() };
         self.status.update(|status| status.checkpoint_in_flight = Some(in_flight));
-        self.trigger.send_replace(Trigger {
+        self.trigger.set(Trigger {
             checkpoint: CheckpointId(id),
             last: stop != Stop::No,
             end: stop == Stop::Finish,
@@ -121,7 +123,7 @@ impl Coordinator {
                 Some(CheckpointStatus { id, completed_ms, duration_ms, size_bytes });
         });
         self.listener.completed(id, held);
-        self.completed.send_replace(id);
+        self.completed.set(id);
         tracing::debug!(checkpoint = id, duration_ms, size_bytes, "checkpoint is complete");
         Ok(id)
     }
@@ -200,24 +202,11 @@ impl Coordinator {
         }
         Ok(checkpoint)
     }
-
-    async fn committed(&self, id: u64) -> Result<()> {
-        let mut committed = self.listener.committed();
-        match committed.wait_for(|newest| *newest >= id).await {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Error::bug("the attempt ended before its last epoch was committed")),
-        }
-    }
 }
 
 /// Waits until the job is to stop.
-pub(crate) async fn stopped(stop: &mut watch::Receiver<Stop>) -> Stop {
-    let wanted = stop.wait_for(|stop| *stop != Stop::No).await.map(|stop| *stop);
-    match wanted {
-        Ok(stop) => stop,
-        // The job itself is gone, and its tasks go with it.
-        Err(_) => std::future::pending().await,
-    }
+pub(crate) async fn stopped(stop: &mut Watcher<Stop>) -> Stop {
+    stop.wait_for(|stop| stop != Stop::No).await
 }
 
 fn millis(duration: Duration) -> u64 {

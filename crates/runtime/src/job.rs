@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::attempt;
 use crate::checkpoint::{Requests, stopped};
 use crate::restart::Restarts;
+use crate::signal::Signal;
 use crate::status::{JobState, JobStatus, StatusCell};
 use crate::time::timeout;
 use crate::{Hooks, JobOptions};
@@ -42,7 +43,7 @@ pub(crate) struct Shared {
     pub(crate) hooks: Hooks,
     pub(crate) status: Arc<StatusCell>,
     pub(crate) requests: Arc<Requests>,
-    pub(crate) stop: watch::Sender<Stop>,
+    pub(crate) stop: Signal<Stop>,
     abort: CancellationToken,
 }
 
@@ -74,7 +75,7 @@ impl Job {
             hooks,
             status: Arc::new(status),
             requests: Arc::default(),
-            stop: watch::Sender::new(Stop::No),
+            stop: Signal::new(Stop::No),
             abort: CancellationToken::new(),
         });
         tokio::spawn(supervise(shared.clone()));
@@ -90,12 +91,15 @@ async fn supervise(shared: Arc<Shared>) {
         () = abort.cancelled() => Err(Error::transient("the job was aborted")),
         result = attempts => result.unwrap_or_else(|_| Err(Error::bug("the job panicked"))),
     };
+    let (status, clock) = (shared.status.clone(), shared.options.clock.clone());
+    // Whoever learns of the end finds the state directory unlocked, once the handles are gone too.
+    drop(shared);
     match result {
-        Ok(()) => shared.status.update(|status| status.state = JobState::Finished),
+        Ok(()) => status.update(|status| status.state = JobState::Finished),
         Err(e) => {
             tracing::error!("pipeline stops: {e}");
-            shared.status.failed(&e, shared.options.clock.now_ms());
-            shared.status.update(|status| status.state = JobState::Failed);
+            status.failed(&e, clock.now_ms());
+            status.update(|status| status.state = JobState::Failed);
         }
     }
 }
@@ -103,7 +107,7 @@ async fn supervise(shared: Arc<Shared>) {
 async fn attempts(shared: &Shared) -> Result<()> {
     let options = &shared.options;
     let mut restarts = Restarts::new(options.restart.clone(), options.seed);
-    let mut stop = shared.stop.subscribe();
+    let mut stop = shared.stop.watch();
     loop {
         let started = options.timer.now();
         let error = match one_attempt(shared).await {
@@ -112,7 +116,7 @@ async fn attempts(shared: &Shared) -> Result<()> {
         };
         let now_ms = options.clock.now_ms();
         shared.status.failed(&error, now_ms);
-        if !error.kind().is_retryable() || *stop.borrow() != Stop::No {
+        if !error.kind().is_retryable() || stop.get() != Stop::No {
             return Err(error);
         }
         let Some(delay) = restarts.after_failure(options.timer.now() - started) else {
@@ -245,7 +249,7 @@ impl JobHandle {
     }
 
     async fn end(&self, how: Stop) -> Result<()> {
-        self.shared.stop.send_replace(how);
+        self.shared.stop.set(how);
         self.shared.status.update(|status| {
             if !status.state.has_ended() {
                 status.state = JobState::Stopping;

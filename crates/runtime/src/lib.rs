@@ -18,6 +18,7 @@ mod marks;
 mod options;
 mod restart;
 mod restore;
+mod signal;
 mod source_task;
 mod status;
 pub mod store;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use lakeward_core::{Clock, EpochCommitted, Error, JobListener, TableId};
-use tokio::sync::watch;
 
+use crate::signal::{Signal, Watcher};
 use crate::status::{CommittedStatus, StatusCell, table};
 
 /// One attempt's listener.
@@ -15,7 +15,7 @@ pub(crate) struct AttemptListener {
     next: Option<Arc<dyn JobListener>>,
     /// For each completed checkpoint that is not committed: whether an operator held records at its barrier.
     held: Mutex<BTreeMap<u64, bool>>,
-    committed: watch::Sender<u64>,
+    committed: Signal<u64>,
 }
 
 impl AttemptListener {
@@ -24,13 +24,12 @@ impl AttemptListener {
         clock: Arc<dyn Clock>,
         next: Option<Arc<dyn JobListener>>,
     ) -> Self {
-        let committed = watch::Sender::new(0);
-        Self { status, clock, next, held: Mutex::default(), committed }
+        Self { status, clock, next, held: Mutex::default(), committed: Signal::default() }
     }
 
     /// The newest checkpoint of this attempt, or the restored one, whose epoch is committed; 0 before the first.
-    pub(crate) fn committed(&self) -> watch::Receiver<u64> {
-        self.committed.subscribe()
+    pub(crate) fn committed(&self) -> Watcher<u64> {
+        self.committed.watch()
     }
 
     /// Before anyone is told that the checkpoint is complete.
@@ -72,11 +71,9 @@ impl JobListener for AttemptListener {
         if let Some(next) = &self.next {
             next.epoch_committed(epoch);
         }
-        self.committed.send_if_modified(|newest| {
-            let newer = checkpoint > *newest;
-            *newest = checkpoint.max(*newest);
-            newer
-        });
+        if checkpoint > self.committed.get() {
+            self.committed.set(checkpoint);
+        }
     }
 
     fn table_paused(&self, name: &TableId, error: &Error) {

@@ -4,27 +4,22 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
 use lakeward_core::{DdlId, MarkStage, Result, SuccessMarks};
-use tokio::sync::watch;
+
+use crate::signal::{Signal, Watcher};
 
 type Instances = BTreeMap<(u64, bool), BTreeSet<usize>>;
 
 /// Lives as long as an attempt, so that its size is bounded by the DDL in flight.
-#[derive(Debug)]
+#[derive(Default)]
 pub struct MemoryMarks {
     left: Mutex<HashMap<DdlId, Instances>>,
-    changed: watch::Sender<u64>,
-}
-
-impl Default for MemoryMarks {
-    fn default() -> Self {
-        Self { left: Mutex::default(), changed: watch::Sender::new(0) }
-    }
+    changed: Signal<()>,
 }
 
 impl MemoryMarks {
     /// Changes whenever a new mark is left.
-    pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+    pub(crate) fn changes(&self) -> Watcher<()> {
+        self.changed.watch()
     }
 
     fn left(&self) -> MutexGuard<'_, HashMap<DdlId, Instances>> {
@@ -46,7 +41,7 @@ impl SuccessMarks for MemoryMarks {
             .or_default()
             .insert(instance);
         if new {
-            self.changed.send_modify(|n| *n += 1);
+            self.changed.set(());
         }
         Ok(())
     }
@@ -80,8 +75,9 @@ mod tests {
         marks.leave(&ddl, 7, MarkStage::RowsCommitted, 0).expect("left");
         assert_eq!(marks.count(&ddl, 7, MarkStage::FilesComplete).expect("counted"), 2);
         assert_eq!(marks.count(&ddl, 7, MarkStage::RowsCommitted).expect("counted"), 1);
-        assert!(changes.has_changed().expect("open"));
-        assert_eq!(*changes.borrow_and_update(), 4);
+        assert!(changes.take_change().is_some());
+        marks.leave(&ddl, 7, MarkStage::RowsCommitted, 0).expect("left");
+        assert!(changes.take_change().is_none(), "leaving it twice is leaving it once");
         marks.clear(&ddl);
         assert_eq!(marks.count(&ddl, 7, MarkStage::FilesComplete).expect("counted"), 0);
     }

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lakeward_core::{CheckpointId, Collector, Offsets, Result, SourceReader, StreamRecord};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::Timer;
 use crate::checkpoint::Trigger;
+use crate::signal::Watcher;
 use crate::status::{JobState, StatusCell};
 use crate::task::{Ack, InstanceId, Outputs};
 use crate::time::timeout;
@@ -38,8 +39,8 @@ pub(crate) struct SourceTask {
     pub(crate) instance: InstanceId,
     pub(crate) reader: Box<dyn SourceReader>,
     pub(crate) outputs: Outputs,
-    pub(crate) trigger: watch::Receiver<Trigger>,
-    pub(crate) committed: watch::Receiver<u64>,
+    pub(crate) trigger: Watcher<Trigger>,
+    pub(crate) committed: Watcher<u64>,
     pub(crate) acks: mpsc::Sender<Ack>,
     pub(crate) status: Arc<StatusCell>,
     pub(crate) snapshotting: Arc<Snapshotting>,
@@ -71,10 +72,10 @@ impl SourceTask {
         let mut at_boundary = false;
         let mut last = CheckpointId(0);
         loop {
-            if self.committed.has_changed().unwrap_or(false) {
-                self.acknowledge().await?;
+            if let Some(committed) = self.committed.take_change() {
+                self.reader.checkpoint_complete(CheckpointId(committed)).await?;
             }
-            let trigger = *self.trigger.borrow();
+            let trigger = self.trigger.get();
             if at_boundary && trigger.checkpoint > last {
                 last = trigger.checkpoint;
                 self.snapshot(trigger, streaming, &mut out, &mut offsets).await?;
@@ -91,11 +92,8 @@ impl SourceTask {
                 self.snapshotting.changed(streaming, &self.status);
             }
         }
-        let last = last.0;
-        if self.committed.wait_for(|newest| *newest >= last).await.is_ok() {
-            self.acknowledge().await?;
-        }
-        Ok(())
+        let committed = self.committed.wait_for(|newest| newest >= last.0).await;
+        self.reader.checkpoint_complete(CheckpointId(committed)).await
     }
 
     async fn snapshot(
@@ -119,11 +117,6 @@ impl SourceTask {
         }
         self.outputs.barrier(checkpoint).await;
         Ok(())
-    }
-
-    async fn acknowledge(&mut self) -> Result<()> {
-        let committed = CheckpointId(*self.committed.borrow_and_update());
-        self.reader.checkpoint_complete(committed).await
     }
 
     async fn send(&mut self, out: &mut Collector, offsets: &mut Offsets) -> Result<()> {

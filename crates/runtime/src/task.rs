@@ -7,10 +7,11 @@ use std::time::Duration;
 use lakeward_core::{
     CheckpointId, Collector, Error, Offsets, Operator, Result, State, StreamRecord, Target,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::Timer;
 use crate::gate::{Element, GateSender, InputGate};
+use crate::signal::Watcher;
 use crate::status::StatusCell;
 
 /// One instance among those of a stage, or one reader of the source. Displayed as `DynamicStreamWriter#1`.
@@ -101,9 +102,9 @@ fn copy(record: &StreamRecord) -> StreamRecord {
 #[derive(Clone)]
 pub(crate) struct Signals {
     /// The newest checkpoint that is complete.
-    pub(crate) completed: watch::Receiver<u64>,
+    pub(crate) completed: Watcher<u64>,
     /// Changes when a success mark was left.
-    pub(crate) marks: watch::Receiver<u64>,
+    pub(crate) marks: Watcher<()>,
     pub(crate) acks: mpsc::Sender<Ack>,
     pub(crate) status: Arc<StatusCell>,
     pub(crate) timer: Arc<dyn Timer>,
@@ -121,7 +122,7 @@ pub(crate) struct OperatorTask {
 }
 
 enum Event {
-    Completed,
+    Completed(u64),
     Tick,
     Input(usize, Element),
 }
@@ -151,8 +152,8 @@ impl OperatorTask {
         loop {
             let event = tokio::select! {
                 biased;
-                Ok(()) = self.signals.completed.changed() => Event::Completed,
-                Ok(()) = self.signals.marks.changed() => Event::Tick,
+                completed = self.signals.completed.changed() => Event::Completed(completed),
+                () = self.signals.marks.changed() => Event::Tick,
                 () = &mut due => {
                     due = timer.sleep(period);
                     Event::Tick
@@ -160,8 +161,8 @@ impl OperatorTask {
                 (input, element) = self.inputs.recv() => Event::Input(input, element),
             };
             match event {
-                Event::Completed => {
-                    self.complete(&mut out).await?;
+                Event::Completed(checkpoint) => {
+                    self.complete(checkpoint, &mut out).await?;
                     self.operator.tick(&mut out).await?;
                 }
                 Event::Tick => self.operator.tick(&mut out).await?,
@@ -196,9 +197,8 @@ impl OperatorTask {
 
     async fn snapshot(&mut self, checkpoint: CheckpointId, out: &mut Collector) -> Result<()> {
         // A checkpoint completes before the next one starts, and the operator hears of it in that order.
-        if self.signals.completed.has_changed().unwrap_or(false) {
-            self.signals.completed.mark_unchanged();
-            self.complete(out).await?;
+        if let Some(completed) = self.signals.completed.take_change() {
+            self.complete(completed, out).await?;
         }
         self.operator.prepare_snapshot(checkpoint, out).await?;
         self.send(out).await?;
@@ -211,9 +211,8 @@ impl OperatorTask {
         Ok(())
     }
 
-    async fn complete(&mut self, out: &mut Collector) -> Result<()> {
-        let checkpoint = CheckpointId(*self.signals.completed.borrow());
-        self.operator.checkpoint_complete(checkpoint, out).await?;
+    async fn complete(&mut self, checkpoint: u64, out: &mut Collector) -> Result<()> {
+        self.operator.checkpoint_complete(CheckpointId(checkpoint), out).await?;
         self.send(out).await
     }
 
