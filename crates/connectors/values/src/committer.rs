@@ -9,7 +9,7 @@ use lakeward_core::{
 };
 
 use crate::ValuesSink;
-use crate::lake::FileRow;
+use crate::lake::DataFile;
 
 pub(crate) struct ValuesCommitter {
     sink: ValuesSink,
@@ -23,14 +23,14 @@ impl ValuesCommitter {
     }
 
     fn one(&self, epoch: &Epoch, table: &TableId, files: &[Committable]) -> Result<CommittedTable> {
-        let mut rows: Vec<FileRow> = Vec::new();
+        let mut decoded: Vec<DataFile> = Vec::with_capacity(files.len());
         for file in files {
-            let decoded: Vec<FileRow> = serde_json::from_slice(&file.payload)
+            let file = serde_json::from_slice(&file.payload)
                 .map_err(|e| Error::bug("could not decode a file").with_source(e))?;
-            rows.extend(decoded);
+            decoded.push(file);
         }
-        let count = rows.len() as u64;
-        let version = self.sink.lake.commit(table, epoch.checkpoint, &epoch.offsets, rows)?;
+        let count = decoded.iter().map(|f| f.rows.len() as u64).sum();
+        let version = self.sink.lake.commit(table, epoch.checkpoint, &epoch.offsets, decoded);
         Ok(CommittedTable {
             version: version.map(|v| v.to_string()).unwrap_or_default(),
             rows: if version.is_some() { count } else { 0 },

@@ -77,6 +77,12 @@ impl Faults {
         self.plan().trace.clone()
     }
 
+    /// # Errors
+    /// That the process is dead.
+    pub fn alive(&self) -> Result<()> {
+        if self.is_dead() { Err(dead()) } else { Ok(()) }
+    }
+
     /// One step.
     ///
     /// # Errors
@@ -106,7 +112,7 @@ impl Faults {
             Some(Fault::Crash) => self.plan().dead = true,
         }
         // Someone else may have ended the process while this waited.
-        if self.is_dead() { Err(dead()) } else { Ok(()) }
+        self.alive()
     }
 
     pub(crate) fn pause(&self) -> &Pause {

@@ -75,6 +75,10 @@ impl Generator {
         Self { random: Random::new(seed), mix, fresh: 0 }
     }
 
+    pub fn set_mix(&mut self, mix: Mix) {
+        self.mix = mix;
+    }
+
     /// Runs that many statements, some of them together in a transaction. Gives them back.
     ///
     /// # Errors

@@ -22,6 +22,14 @@ pub(crate) struct FileRow {
     pub(crate) snapshot: bool,
 }
 
+/// What one writer instance hands over at once. Void when the table it was written for is gone, or another one has its name:
+/// whoever drops or renames a table has its rows committed before.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct DataFile {
+    pub(crate) table_number: u64,
+    pub(crate) rows: Vec<FileRow>,
+}
+
 /// Clones are one lake.
 #[derive(Clone, Default)]
 pub struct Lake {
@@ -33,12 +41,15 @@ struct Inner {
     tables: BTreeMap<TableId, LakeTable>,
     owners: BTreeMap<PipelineId, u64>,
     violations: Vec<String>,
-    epochs: Vec<EpochCommitted>,
+    epochs: Vec<(EpochCommitted, Contents)>,
     commits: u64,
+    tables_made: u64,
 }
 
 #[derive(Default)]
 struct LakeTable {
+    /// No two tables ever have the same.
+    number: u64,
     next_id: u32,
     /// The current columns: name and id, in order.
     columns: Vec<(Arc<str>, u32)>,
@@ -61,13 +72,20 @@ impl Lake {
         inner.tables.iter().map(|(id, table)| (id.to_string(), table.contents())).collect()
     }
 
+    /// Tables that never got a row. One that a pipeline made and died, before its first checkpoint, nobody knows of.
+    pub fn untouched(&self) -> Vec<String> {
+        let inner = self.inner();
+        let untouched = inner.tables.iter().filter(|(_, table)| table.history.is_empty());
+        untouched.map(|(id, _)| id.to_string()).collect()
+    }
+
     /// What must never happen and did.
     pub fn violations(&self) -> Vec<String> {
         self.inner().violations.clone()
     }
 
-    /// Epochs in the order in which they were published.
-    pub fn epochs(&self) -> Vec<EpochCommitted> {
+    /// Epochs in the order in which they were published, and what the lake held then.
+    pub fn epochs(&self) -> Vec<(EpochCommitted, Contents)> {
         self.inner().epochs.clone()
     }
 
@@ -99,10 +117,19 @@ impl Lake {
     }
 
     pub(crate) fn publish(&self, epoch: &EpochCommitted) {
+        let contents = self.contents();
         let mut inner = self.inner();
-        if inner.epochs.last().is_none_or(|last| last.offsets != epoch.offsets) {
-            inner.epochs.push(epoch.clone());
+        if inner.epochs.last().is_none_or(|(last, _)| last.offsets != epoch.offsets) {
+            inner.epochs.push((epoch.clone(), contents));
         }
+    }
+
+    pub(crate) fn table_number(&self, id: &TableId) -> Result<u64> {
+        let inner = self.inner();
+        let table = inner.tables.get(id).ok_or_else(|| {
+            Error::schema_incompatible("rows for a table that is not in the lake").with("table", id)
+        })?;
+        Ok(table.number)
     }
 
     /// All or nothing. `None` when the table holds the epoch already.
@@ -111,17 +138,16 @@ impl Lake {
         id: &TableId,
         checkpoint: CheckpointId,
         offsets: &Offsets,
-        rows: Vec<FileRow>,
-    ) -> Result<Option<u64>> {
+        files: Vec<DataFile>,
+    ) -> Option<u64> {
         let mut inner = self.inner();
         let mut violations = Vec::new();
-        let Some(table) = inner.tables.get_mut(id) else {
-            return Err(Error::schema_incompatible("rows for a table that is not in the lake")
-                .with("table", id));
-        };
-        if table.history.iter().any(|(_, held)| held == offsets) {
-            return Ok(None);
+        let table = inner.tables.get_mut(id)?;
+        if table.history.iter().any(|(held, at)| *held == checkpoint && at == offsets) {
+            return None;
         }
+        let number = table.number;
+        let rows = files.into_iter().filter(|f| f.table_number == number).flat_map(|f| f.rows);
         for row in rows {
             if let Some(violation) = table.apply(row) {
                 violations.push(format!("{id} at checkpoint {checkpoint}: {violation}"));
@@ -130,7 +156,7 @@ impl Lake {
         table.history.push((checkpoint, offsets.clone()));
         inner.violations.extend(violations);
         inner.commits += 1;
-        Ok(Some(inner.commits))
+        Some(inner.commits)
     }
 
     pub(crate) fn is_applied(&self, ddl: &DdlId) -> bool {
@@ -140,8 +166,10 @@ impl Lake {
 
     pub(crate) fn apply(&self, event: &SchemaEvent) -> Result<()> {
         let mut inner = self.inner();
-        let known = inner.tables.get(&event.table).and_then(|t| t.ddl);
-        if known.is_some_and(|last| last >= event.position) {
+        let last = inner.tables.get(&event.table).and_then(|t| t.ddl);
+        let resets = event.changes.iter().any(|c| matches!(c, SchemaChange::ResetTable));
+        // A reset goes back behind DDL that comes again after it.
+        if last.is_some_and(|last| last == event.position || last > event.position && !resets) {
             return Ok(());
         }
         let creates = event
@@ -150,7 +178,10 @@ impl Lake {
             .any(|c| matches!(c, SchemaChange::CreateTable | SchemaChange::ResetTable));
         let mut table = match inner.tables.remove(&event.table) {
             Some(table) => table,
-            None if creates => LakeTable::default(),
+            None if creates => {
+                inner.tables_made += 1;
+                LakeTable { number: inner.tables_made, ..LakeTable::default() }
+            }
             // Dropped or renamed before: the same statement again.
             None => return Ok(()),
         };

@@ -209,6 +209,9 @@ impl ValuesReader {
                 (self.faults.pause())(IDLE).await;
                 return Ok(true);
             };
+            if self.inside == 0 {
+                self.faults.step(format!("source:read {}", self.state.log + 1)).await?;
+            }
             while let Some(event) = transaction.get(self.inside) {
                 let position = Position { hi: self.state.log + 1, lo: self.inside as u64 };
                 self.event(event, position, out)?;
@@ -322,9 +325,10 @@ impl SourceReader for ValuesReader {
     async fn next(&mut self, out: &mut Collector) -> Result<ReadStatus> {
         let pause_ms = self.random.below(self.pace.pause_ms + 1);
         (self.faults.pause())(Duration::from_millis(pause_ms)).await;
-        self.faults.step("source:next").await?;
+        self.faults.alive()?;
         let at_boundary = match self.state.snapshot {
             Some(_) => {
+                self.faults.step("source:snapshot").await?;
                 self.snapshot(out)?;
                 true
             }

@@ -43,7 +43,7 @@ impl Sink for ValuesSink {
     }
 
     async fn writer(&self, table: &TableId, _: &OperatorContext) -> Result<Box<dyn SinkWriter>> {
-        Ok(Box::new(ValuesWriter::new(table.clone(), self.faults.clone())))
+        Ok(Box::new(ValuesWriter::new(table.clone(), self.lake.clone(), self.faults.clone())))
     }
 
     async fn committer(&self, context: &OperatorContext) -> Result<Box<dyn Committer>> {

@@ -50,6 +50,18 @@ impl ValuesSource {
     }
 }
 
+impl ValuesSource {
+    /// How many transactions an offset covers, once its snapshot is done.
+    ///
+    /// # Errors
+    /// `OffsetLost` when it is not one of this source's.
+    pub fn transactions(offsets: &Offsets) -> Result<Option<u64>> {
+        let Some(offset) = offsets.get(&split()) else { return Ok(None) };
+        let state = ReaderState::of(offset)?;
+        Ok(state.snapshot.is_none().then_some(state.log))
+    }
+}
+
 /// The one log.
 pub(crate) fn split() -> SplitId {
     SplitId("log".into())

@@ -3,36 +3,39 @@
 use async_trait::async_trait;
 use lakeward_core::{Committable, DataChange, Error, Result, SinkWriter, TableId};
 
-use crate::Faults;
 use crate::batch::from_batch;
-use crate::lake::FileRow;
+use crate::lake::{DataFile, FileRow};
+use crate::{Faults, Lake};
 
 const VERSION: u32 = 1;
 
 pub(crate) struct ValuesWriter {
     table: TableId,
+    lake: Lake,
     faults: Faults,
+    table_number: Option<u64>,
     rows: Vec<FileRow>,
     commit_ms: i64,
     files: Vec<Committable>,
 }
 
 impl ValuesWriter {
-    pub(crate) fn new(table: TableId, faults: Faults) -> Self {
-        Self { table, faults, rows: Vec::new(), commit_ms: 0, files: Vec::new() }
+    pub(crate) fn new(table: TableId, lake: Lake, faults: Faults) -> Self {
+        let (rows, files) = (Vec::new(), Vec::new());
+        Self { table, lake, faults, table_number: None, rows, commit_ms: 0, files }
     }
 
     fn complete(&mut self) -> Result<()> {
-        if self.rows.is_empty() {
+        let Some(table_number) = self.table_number.filter(|_| !self.rows.is_empty()) else {
             return Ok(());
-        }
-        let rows = std::mem::take(&mut self.rows);
-        let payload = serde_json::to_vec(&rows)
+        };
+        let file = DataFile { table_number, rows: std::mem::take(&mut self.rows) };
+        let payload = serde_json::to_vec(&file)
             .map_err(|e| Error::bug("could not encode a file").with_source(e))?;
         self.files.push(Committable {
             table: self.table.clone(),
             version: VERSION,
-            rows: rows.len() as u64,
+            rows: file.rows.len() as u64,
             size_bytes: payload.len() as u64,
             payload,
             commit_ms: self.commit_ms,
@@ -44,6 +47,9 @@ impl ValuesWriter {
 #[async_trait]
 impl SinkWriter for ValuesWriter {
     async fn write(&mut self, change: DataChange) -> Result<()> {
+        if self.table_number.is_none() {
+            self.table_number = Some(self.lake.table_number(&self.table)?);
+        }
         let values = from_batch(&change.rows)?;
         let mut segments = change.segments.iter().peekable();
         for (at, (values, kind)) in values.into_iter().zip(change.kinds).enumerate() {
