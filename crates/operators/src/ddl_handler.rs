@@ -344,10 +344,7 @@ impl StreamDdlHandler {
         let mut sink = decision.sink;
         let applier =
             self.applier.as_mut().ok_or_else(|| Error::bug("the DDL handler is not open"))?;
-        // A reset may go back behind DDL that the sink has seen, which then comes again: only the sink can tell whether it
-        // is this very reset.
-        let resets = applied.changes.iter().any(|c| matches!(c, SchemaChange::ResetTable));
-        if resets || !applier.is_applied(&applied.id).await? {
+        if !applier.is_applied(&applied.id).await? {
             match applier.apply(&applied).await {
                 Ok(()) => {
                     let what = kinds(&applied);

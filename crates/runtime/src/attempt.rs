@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::checkpoint::{Coordinator, Pace, Trigger, stopped};
+use crate::checkpoint::{Coordinator, Pace, Trigger, suspended};
 use crate::gate::{GateLimit, GateSender, InputGate, gate};
 use crate::job::Shared;
 use crate::listener::AttemptListener;
@@ -45,7 +45,7 @@ pub(crate) async fn run(job: &Shared, attempt: u64) -> Result<()> {
     // Until records flow there is nothing to complete: what an earlier attempt has left to commit is in its checkpoint.
     let started = tokio::select! {
         biased;
-        _ = stopped(&mut stop) => Ok(None),
+        () = suspended(&mut stop) => Ok(None),
         started = started => started,
     };
     let result = match started {
@@ -270,7 +270,7 @@ fn outcome(ended: Result<Result<()>, JoinError>) -> Result<()> {
     }
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Error {
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
     let text = panic
         .downcast_ref::<&str>()
         .copied()

@@ -204,8 +204,13 @@ impl Coordinator {
     }
 }
 
-/// Waits until the job is to stop.
-pub(crate) async fn stopped(stop: &mut Watcher<Stop>) -> Stop {
+/// Waits until the job is to stop where it is.
+pub(crate) async fn suspended(stop: &mut Watcher<Stop>) {
+    stop.wait_for(|stop| stop == Stop::Suspend).await;
+}
+
+/// Waits until the job is to stop in any way.
+async fn stopped(stop: &mut Watcher<Stop>) -> Stop {
     stop.wait_for(|stop| stop != Stop::No).await
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::attempt;
-use crate::checkpoint::{Requests, stopped};
+use crate::checkpoint::{Requests, suspended};
 use crate::restart::Restarts;
 use crate::signal::Signal;
 use crate::status::{JobState, JobStatus, StatusCell};
@@ -23,7 +23,7 @@ pub(crate) enum Stop {
     No,
     /// Between two transactions, to go on from there another time.
     Suspend,
-    /// The same, but the operators are told that their input has ended.
+    /// The same, but the operators are told that their input has ended, and a failure is followed by another attempt.
     Finish,
 }
 
@@ -89,7 +89,7 @@ async fn supervise(shared: Arc<Shared>) {
     let result = tokio::select! {
         biased;
         () = abort.cancelled() => Err(Error::transient("the job was aborted")),
-        result = attempts => result.unwrap_or_else(|_| Err(Error::bug("the job panicked"))),
+        result = attempts => result.unwrap_or_else(|panic| Err(attempt::panicked(&*panic))),
     };
     let (status, clock) = (shared.status.clone(), shared.options.clock.clone());
     // Whoever learns of the end finds the state directory unlocked, once the handles are gone too.
@@ -110,13 +110,14 @@ async fn attempts(shared: &Shared) -> Result<()> {
     let mut stop = shared.stop.watch();
     loop {
         let started = options.timer.now();
-        let error = match one_attempt(shared).await {
+        let attempt = AssertUnwindSafe(one_attempt(shared)).catch_unwind().await;
+        let error = match attempt.unwrap_or_else(|panic| Err(attempt::panicked(&*panic))) {
             Ok(()) => return Ok(()),
             Err(e) => e,
         };
         let now_ms = options.clock.now_ms();
         shared.status.failed(&error, now_ms);
-        if !error.kind().is_retryable() || stop.get() != Stop::No {
+        if !error.kind().is_retryable() || stop.get() == Stop::Suspend {
             return Err(error);
         }
         let Some(delay) = restarts.after_failure(options.timer.now() - started) else {
@@ -133,7 +134,7 @@ async fn attempts(shared: &Shared) -> Result<()> {
         });
         tokio::select! {
             biased;
-            _ = stopped(&mut stop) => return Err(error),
+            () = suspended(&mut stop) => return Err(error),
             () = options.timer.sleep(delay) => {}
         }
     }

@@ -282,6 +282,18 @@ fn the_same_job_takes_the_same_steps() {
     assert_eq!(first, trace());
 }
 
+#[test]
+fn a_bounded_run_survives_a_failure_of_its_last_checkpoint() {
+    let (world, scratch) = (World::new(30), scratch());
+    world.fails_when_finished.store(true, Ordering::Relaxed);
+    simulate(&world, async {
+        let job = start(&world, world.options(&scratch), 2);
+        job.run_until(Until::CaughtUp).await.unwrap();
+        assert_eq!((job.status().state, job.status().attempt), (JobState::Finished, 2));
+    });
+    assert_eq!(world.committed(), all(30));
+}
+
 /// In real time, on several threads, with a state directory.
 #[test]
 fn a_state_directory_carries_a_job_over_processes() {
@@ -297,7 +309,7 @@ fn a_state_directory_carries_a_job_over_processes() {
     world.timer.set(timer.clone()).ok().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     for n in 1..=4 {
-        world.end.store(n * 3, Ordering::Relaxed);
+        world.end.store(6 + n * 3, Ordering::Relaxed);
         let store = DirStore::open(dir.path(), identity.clone()).unwrap();
         let options =
             JobOptions { store: Arc::new(store), timer: timer.clone(), ..world.options(&scratch) };
@@ -306,6 +318,6 @@ fn a_state_directory_carries_a_job_over_processes() {
             job.run_until(Until::CaughtUp).await.unwrap();
             assert_eq!(job.status().attempt, n);
         });
-        assert_eq!(world.committed(), all(n * 3));
+        assert_eq!(world.committed(), all(6 + n * 3));
     }
 }

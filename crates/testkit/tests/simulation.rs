@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use lakeward_core::ErrorKind;
-use lakeward_testkit::sim::{Outcome, Phase, Sabotage, Scenario, run_with};
+use lakeward_testkit::sim::{Outcome, Sabotage, Scenario, run_with};
 use lakeward_values::{Fault, Mix, Random};
 
 fn holds(scenario: &Scenario, scratch: &Path) -> Outcome {
@@ -126,17 +126,12 @@ fn a_fenced_pipeline_stops() {
 #[test]
 fn planted_defects_are_found() {
     let scratch = tempfile::tempdir().unwrap();
-    let ddl = [
-        "insert into t values (2, 2), (3, 3)",
-        "alter table t add column c int default 5",
-        "insert into t values (4, 4, 4)",
-        "update t set v = 9 where id = 2",
-    ];
     let scenarios = || {
-        let fixed = Scenario::new(5, ["create table t (id int primary key, v int)"])
-            .with_phase(Phase::new(ddl).in_one_burst());
-        let random = (0..4).map(|seed| Scenario::random(seed, Mix::ROWS, 8, &[25]));
-        std::iter::once(fixed).chain(random)
+        let columns = Mix { columns: 30, ..Mix::ROWS };
+        (0..6).map(move |seed| {
+            let mix = if seed < 3 { Mix::ROWS } else { columns };
+            Scenario::random(seed, mix, 8, &[25])
+        })
     };
     let found = |sabotage: Option<Sabotage>, crash: bool| {
         scenarios().any(|mut scenario| {

@@ -39,6 +39,8 @@ pub struct Lake {
 #[derive(Default)]
 struct Inner {
     tables: BTreeMap<TableId, LakeTable>,
+    /// DDL that took a table away from its name, which another table may have by now.
+    gone: BTreeSet<(TableId, Position)>,
     owners: BTreeMap<PipelineId, u64>,
     violations: Vec<String>,
     epochs: Vec<(EpochCommitted, Contents)>,
@@ -59,7 +61,8 @@ struct LakeTable {
     rows: Vec<BTreeMap<u32, Literal>>,
     /// Offsets of every commit, oldest first.
     history: Vec<(CheckpointId, Offsets)>,
-    ddl: Option<Position>,
+    /// A reset can go back behind DDL that then comes again, so the last one alone does not tell.
+    ddl: BTreeSet<Position>,
     /// Changes since the table's content last started over.
     applied: BTreeSet<(Position, u8)>,
     /// Where that was.
@@ -111,7 +114,12 @@ impl Lake {
         let inner = self.inner();
         let progress = |(id, table): (&TableId, &LakeTable)| {
             let (checkpoint, offsets) = table.history.last()?.clone();
-            Some(TableProgress { table: id.clone(), checkpoint, offsets, ddl: table.ddl })
+            Some(TableProgress {
+                table: id.clone(),
+                checkpoint,
+                offsets,
+                ddl: table.ddl.last().copied(),
+            })
         };
         inner.tables.iter().filter_map(progress).collect()
     }
@@ -161,15 +169,12 @@ impl Lake {
 
     pub(crate) fn is_applied(&self, ddl: &DdlId) -> bool {
         let inner = self.inner();
-        inner.tables.get(&ddl.table).and_then(|t| t.ddl).is_some_and(|last| last >= ddl.position)
+        inner.is_applied(&ddl.table, ddl.position)
     }
 
     pub(crate) fn apply(&self, event: &SchemaEvent) -> Result<()> {
         let mut inner = self.inner();
-        let last = inner.tables.get(&event.table).and_then(|t| t.ddl);
-        let resets = event.changes.iter().any(|c| matches!(c, SchemaChange::ResetTable));
-        // A reset goes back behind DDL that comes again after it.
-        if last.is_some_and(|last| last == event.position || last > event.position && !resets) {
+        if inner.is_applied(&event.table, event.position) {
             return Ok(());
         }
         let creates = event
@@ -185,15 +190,18 @@ impl Lake {
             // Dropped or renamed before: the same statement again.
             None => return Ok(()),
         };
-        let Some(after) = &event.after else { return Ok(()) };
         let mut name = event.table.clone();
         for change in &event.changes {
             if let SchemaChange::RenameTable { to } = change {
                 name = to.clone();
             }
         }
+        if event.after.is_none() || name != event.table {
+            inner.gone.insert((event.table.clone(), event.position));
+        }
+        let Some(after) = &event.after else { return Ok(()) };
         let violations = table.change(event, after);
-        table.ddl = Some(event.position);
+        table.ddl.insert(event.position);
         if let Some(lost) = inner.tables.insert(name.clone(), table)
             && !lost.rows.is_empty()
         {
@@ -205,6 +213,13 @@ impl Lake {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Inner {
+    fn is_applied(&self, id: &TableId, position: Position) -> bool {
+        self.tables.get(id).is_some_and(|t| t.ddl.contains(&position))
+            || self.gone.contains(&(id.clone(), position))
     }
 }
 
@@ -276,6 +291,9 @@ impl LakeTable {
                     self.early(event, &mut violations);
                     self.rows.clear();
                     self.applied.clear();
+                    if matches!(change, SchemaChange::ResetTable) {
+                        self.ddl.retain(|position| *position < event.position);
+                    }
                     // Rows of a snapshot have the snapshot's own position.
                     self.emptied =
                         matches!(change, SchemaChange::TruncateTable).then_some(event.position);

@@ -27,6 +27,8 @@ pub struct World {
     pub never_at_boundary: AtomicBool,
     pub sink_delay_ms: AtomicU64,
     pub holds: AtomicBool,
+    /// Once.
+    pub fails_when_finished: AtomicBool,
     /// Work fails when it meets these numbers, once each.
     pub failures: Mutex<BTreeMap<u64, Failure>>,
     pub order: Mutex<Vec<String>>,
@@ -245,7 +247,10 @@ impl Operator for Work {
     }
     async fn finish(&mut self, _: &mut Collector) -> Result<()> {
         self.world.order.lock().unwrap().push(format!("{} finish", self.context.index));
-        Ok(())
+        match self.world.fails_when_finished.swap(false, Ordering::Relaxed) {
+            true => Err(Error::transient("told to fail at the end")),
+            false => Ok(()),
+        }
     }
 }
 

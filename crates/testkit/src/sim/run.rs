@@ -10,7 +10,7 @@ use lakeward_operators::{PipelineDefinition, TableErrorPolicy, plan_of};
 use lakeward_runtime::{Hooks, Job, JobHandle, JobOptions, MemoryStore, Timer, Until, VirtualTime};
 use lakeward_values::{Contents, Database, Faults, Lake, Pause, Random, ValuesSink, ValuesSource};
 
-use super::check::{Failure, check};
+use super::check::{Failure, check, lake_contents};
 use super::sabotage::{SabotagedSink, SabotagedSource};
 use super::store::SimulatedStore;
 use super::{Phase, Scenario};
@@ -91,7 +91,7 @@ pub fn run_with(scenario: &Scenario, scratch: &Path) -> Result<Outcome, Failure>
         lives += run_phase(scenario, phase, &world)?;
         check(scenario, &world)?;
     }
-    Ok(Outcome { contents: world.lake.contents(), trace: world.faults.trace(), lives })
+    Ok(Outcome { contents: lake_contents(&world), trace: world.faults.trace(), lives })
 }
 
 /// Gives back how many lives it took.
