@@ -105,13 +105,17 @@ pub async fn list_tables(
     Ok(tables)
 }
 
-/// The text of SHOW CREATE TABLE; `None` where there is no such table.
+/// The text of SHOW CREATE TABLE; `None` where there is no such table, or it is a view or a sequence.
 pub async fn create_statement(
     connection: &mut Connection,
     table: &TableId,
 ) -> Result<Option<String>> {
     match connection.query(&format!("SHOW CREATE TABLE {}", name(table))).await {
-        Ok(row) => Ok(row.value("Create Table").map(str::to_string)),
+        // MariaDB shows a sequence as a table.
+        Ok(row) => Ok(row
+            .value("Create Table")
+            .filter(|sql| !sql.contains(") ENGINE=") || !sql.contains(" SEQUENCE=1"))
+            .map(str::to_string)),
         Err(WireError::Server { code: NO_TABLE | NO_DATABASE, .. }) => Ok(None),
         Err(e) => Err(failure(e, "could not read a table's definition").with("table", table)),
     }

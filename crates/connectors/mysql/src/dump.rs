@@ -231,9 +231,17 @@ fn lost(e: WireError) -> Error {
     if text.contains("same server_uuid/server_id") {
         return error.with_kind(ErrorKind::Transient).with(CLASH, "in use by another client");
     }
-    let is_gone = ["could not find", "purged", "impossible position", "missing", "not found", "not in the"]
-        .iter()
-        .any(|word| text.contains(word));
+    let is_gone = [
+        "could not find",
+        "purged",
+        "impossible position",
+        "missing",
+        "not found",
+        "not in the",
+        "more gtids",
+    ]
+    .iter()
+    .any(|word| text.contains(word));
     if is_gone { error } else { error.with_kind(ErrorKind::Transient) }
 }
 

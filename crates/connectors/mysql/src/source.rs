@@ -174,6 +174,11 @@ impl MysqlSource {
         let ReaderState { offset, commit_ms, history, tables, prepared } = state;
         let mut core = self.core(facts, history, offset, commit_ms, open);
         core.prepared = prepared.into_iter().map(Prepared::restored).collect();
+        for (table, offsets) in &open.committed {
+            if let Some(offset) = offsets.get(&split()) {
+                core.tables.floors.insert(table.clone(), LogOffset::decode(offset)?);
+            }
+        }
         for state in tables {
             if !self.selector.is_selected(&state.table) {
                 info!(table = %state.table, "no longer selected: its changes are not copied any more");
@@ -184,12 +189,6 @@ impl MysqlSource {
             let mut slot = TableSlot::new(state.table.clone(), intent, metrics);
             slot.announced = state.announced;
             slot.rows_from = state.rows_from;
-            slot.floor = open
-                .committed
-                .get(&state.table)
-                .and_then(|o| o.get(&split()))
-                .map(LogOffset::decode)
-                .transpose()?;
             slot.phase = Phase::Active;
             slot.run = match state.snapshot {
                 SnapshotState::Done => Run::Done,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use lakeward_core::{Position, Segment, TableId, TableSchema};
 
 use crate::handover::TouchedKeys;
@@ -204,6 +204,10 @@ impl TableSlot {
 #[derive(Default)]
 pub struct Tables {
     pub slots: Vec<TableSlot>,
+    /// How far the sink holds each table, whatever becomes of it in the log before there.
+    pub floors: HashMap<TableId, LogOffset>,
+    /// Selected names that turned out to be no tables (sequences).
+    pub passed_over: HashSet<TableId>,
     index: HashMap<TableId, usize>,
 }
 
@@ -217,7 +221,9 @@ impl Tables {
         Some(&mut self.slots[i])
     }
 
-    pub fn insert(&mut self, slot: TableSlot) -> usize {
+    pub fn insert(&mut self, mut slot: TableSlot) -> usize {
+        slot.floor = self.floors.get(&slot.id).cloned();
+        self.passed_over.remove(&slot.id);
         if let Some(i) = self.find(&slot.id) {
             self.slots[i] = slot;
             return i;
