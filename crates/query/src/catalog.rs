@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use arrow_schema::SchemaRef;
 use async_trait::async_trait;
-use datafusion::catalog::{CatalogProvider, SchemaProvider};
-use datafusion::datasource::TableProvider;
+use datafusion::catalog::{CatalogProvider, SchemaProvider, Session};
+use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::{DataFusionError, Result as QueryResult};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::Expr;
 use iceberg::spec::TableMetadata;
 use iceberg::table::Table;
 use iceberg_datafusion::IcebergStaticTableProvider;
@@ -174,15 +177,47 @@ impl SchemaProvider for Namespace {
         let external = |e: Error| DataFusionError::External(Box::new(e));
         let loaded = self.lake.load(&table).await.map_err(external)?;
         let loaded = under_current_schema(loaded).map_err(external)?;
-        let provider = IcebergStaticTableProvider::try_new_from_table(loaded)
+        let rows = IcebergStaticTableProvider::try_new_from_table(loaded)
             .await
             .or_err(ErrorKind::Transient, "the table's metadata cannot be read")
             .map_err(|e| external(e.with("table", quoted(&table))))?;
-        Ok(Some(Arc::new(provider)))
+        Ok(Some(Arc::new(Unfiltered { rows })))
     }
 
     fn table_exist(&self, name: &str) -> bool {
         self.find(name).is_ok()
+    }
+}
+
+/// A table whose rows are filtered by DataFusion alone. The scan of iceberg 0.10 drops rows that match when it filters by a
+/// column that was widened after their file was written.
+#[derive(Debug)]
+struct Unfiltered {
+    rows: IcebergStaticTableProvider,
+}
+
+#[async_trait]
+impl TableProvider for Unfiltered {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        self.rows.table_type()
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        limit: Option<usize>,
+    ) -> QueryResult<Arc<dyn ExecutionPlan>> {
+        self.rows.scan(session, projection, &[], limit).await
     }
 }
 

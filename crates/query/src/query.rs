@@ -27,8 +27,11 @@ impl LakeQuery {
             .with_default_catalog_and_schema(CATALOG, UNIQUE_NAMES)
             .with_create_default_catalog_and_schema(false)
             .with_information_schema(true);
+        let parser = &mut config.options_mut().sql_parser;
         // `Orders` and `orders` may be two tables.
-        config.options_mut().sql_parser.enable_ident_normalization = false;
+        parser.enable_ident_normalization = false;
+        // `price = 0.1` is meant exactly.
+        parser.parse_float_as_decimal = true;
         let session = SessionContext::new_with_config(config);
         session.register_catalog(CATALOG, Arc::new(namespaces));
         Ok(Self { session })

@@ -9,6 +9,7 @@ use lakeward_core::{SinkCheck, SourceCheck};
 use super::{FileArgument, load, print};
 use crate::exit::Failure;
 use crate::job::targets_of;
+use crate::pipeline_file::Use;
 use crate::registry::Connectors;
 
 #[derive(Debug, Args)]
@@ -18,7 +19,7 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let file = load(&arguments.file.file)?;
+    let file = load(&arguments.file.file, Use::All)?;
     let connectors = Connectors::of(&file).await.map_err(Failure::usage)?;
     let source = connectors.source.check().await?;
     let targets = targets_of(&file.routes, &source.tables)?;

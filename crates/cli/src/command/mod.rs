@@ -15,7 +15,7 @@ use indicatif::MultiProgress;
 
 use crate::exit::Failure;
 use crate::log;
-use crate::pipeline_file::PipelineFile;
+use crate::pipeline_file::{PipelineFile, Use};
 
 /// Whole databases, live in the lake.
 #[derive(Debug, Parser)]
@@ -63,8 +63,8 @@ pub async fn run(cli: Cli) -> Result<(), Failure> {
 }
 
 /// The file that a command is about. What is wrong with it is wrong usage.
-fn load(path: &Path) -> Result<PipelineFile, Failure> {
-    PipelineFile::load(path).map_err(Failure::usage)
+fn load(path: &Path, used: Use) -> Result<PipelineFile, Failure> {
+    PipelineFile::load(path, used).map_err(Failure::usage)
 }
 
 /// The argument that all commands on a pipeline have.

@@ -27,7 +27,9 @@ enum OutputFormat {
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     use lakeward_query::{Format, LakeQuery};
 
-    let file = super::load(&arguments.file.file)?;
+    use crate::pipeline_file::Use;
+
+    let file = super::load(&arguments.file.file, Use::Sink)?;
     let lake = crate::registry::lake(&file).await.map_err(Failure::usage)?;
     let format = match arguments.format {
         OutputFormat::Table => Format::Table,

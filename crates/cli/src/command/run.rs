@@ -13,6 +13,7 @@ use crate::console::Console;
 use crate::exit::Failure;
 use crate::http::server::Server;
 use crate::job::{self, Running};
+use crate::pipeline_file::Use;
 use crate::registry::Connectors;
 
 #[derive(Debug, Args)]
@@ -33,7 +34,7 @@ enum End {
 }
 
 pub async fn run(arguments: Arguments, screen: MultiProgress) -> Result<(), Failure> {
-    let file = load(&arguments.file.file)?;
+    let file = load(&arguments.file.file, Use::All)?;
     let mut signals = Signals::new()?;
     // A port that is taken is found out before anything else is touched.
     let server = Server::bind(&file).await.map_err(Failure::usage)?;

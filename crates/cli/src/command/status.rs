@@ -10,6 +10,7 @@ use super::{FileArgument, load, print};
 use crate::exit::Failure;
 use crate::http::client::Client;
 use crate::http::shape::Status;
+use crate::pipeline_file::Use;
 
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -21,7 +22,7 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let file = load(&arguments.file.file)?;
+    let file = load(&arguments.file.file, Use::Pipeline)?;
     let client = Client::of(&file);
     let text = client.status_text(Duration::from_secs(10)).await.map_err(Failure::runtime)?;
     if arguments.json {

@@ -6,6 +6,7 @@ use super::{FileArgument, load};
 use crate::exit::Failure;
 use crate::http::client::Client;
 use crate::http::shape::Point;
+use crate::pipeline_file::Use;
 use crate::pipeline_file::value::Interval;
 
 #[derive(Debug, Args)]
@@ -21,7 +22,7 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<(), Failure> {
-    let file = load(&arguments.file.file)?;
+    let file = load(&arguments.file.file, Use::Pipeline)?;
     let client = Client::of(&file);
     client.wait(arguments.until, arguments.timeout.0).await.map_err(Failure::runtime)
 }

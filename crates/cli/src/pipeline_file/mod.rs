@@ -18,7 +18,7 @@ use lakeward_operators::{RouteRule, Routes, ShardKey};
 
 use options::nearest;
 pub use pipeline::PipelineConfig;
-use section::{OptionValue, ProcessReferences, References, Section};
+use section::{NoReferences, OptionValue, ProcessReferences, References, Section};
 use typed::read_section;
 use yaml::{Entry, Node, Value, at};
 
@@ -53,8 +53,17 @@ pub struct SchemaChangeLists {
     pub exclude: Vec<String>,
 }
 
+/// What of a file a command is going to use. Secrets of the rest need not be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    All,
+    Sink,
+    /// The `pipeline` section: where the job is.
+    Pipeline,
+}
+
 impl PipelineFile {
-    pub fn load(path: &Path) -> Result<Self> {
+    pub fn load(path: &Path, used: Use) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| {
             Error::config("the pipeline file cannot be read")
                 .with("file", path.display())
@@ -64,11 +73,16 @@ impl PipelineFile {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
             _ => PathBuf::from("."),
         };
-        Self::parse(path, &text, &ProcessReferences { folder })
+        Self::parse(path, &text, &ProcessReferences { folder }, used)
     }
 
-    pub fn parse(path: &Path, text: &str, references: &dyn References) -> Result<Self> {
-        Reader { references, ignored: Vec::new() }
+    pub fn parse(
+        path: &Path,
+        text: &str,
+        references: &dyn References,
+        used: Use,
+    ) -> Result<Self> {
+        Reader { references, used, ignored: Vec::new() }
             .read(path, text)
             .map_err(|e| e.with("file", path.display()))
     }
@@ -101,6 +115,7 @@ fn file_name(name: &str) -> String {
 
 struct Reader<'a> {
     references: &'a dyn References,
+    used: Use,
     ignored: Vec<String>,
 }
 
@@ -137,7 +152,11 @@ impl Reader<'_> {
         let Some(entry) = entry else {
             return Err(Error::config(format!("the pipeline file has no `{name}` section")));
         };
-        let mut options = Section::read(name, entry.line, entry.value, self.references)?;
+        let references = match (self.used, name) {
+            (Use::All, _) | (Use::Sink, "sink") => self.references,
+            _ => &NoReferences,
+        };
+        let mut options = Section::read(name, entry.line, entry.value, references)?;
         options.take("name");
         let line = options.get("type").map_or(entry.line, |e| e.line);
         let connector = options.take_text("type")?;

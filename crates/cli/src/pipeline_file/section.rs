@@ -28,6 +28,19 @@ impl References for ProcessReferences {
     }
 }
 
+/// For a section that is not going to be used: nothing is looked up.
+pub struct NoReferences;
+
+impl References for NoReferences {
+    fn env(&self, _: &str) -> Option<String> {
+        Some(String::new())
+    }
+
+    fn file(&self, _: &Path) -> std::io::Result<String> {
+        Ok(String::new())
+    }
+}
+
 /// One option. Its text shows in no output when it came by reference or its name says that it is a secret.
 #[derive(Clone)]
 pub struct OptionEntry {

@@ -3,7 +3,7 @@ use super::*;
 use lakeward_core::TableId;
 
 fn read(text: &str) -> Result<PipelineFile> {
-    PipelineFile::parse(Path::new("p.yaml"), text, &Fake)
+    PipelineFile::parse(Path::new("p.yaml"), text, &Fake, Use::All)
 }
 
 fn error(text: &str) -> String {
@@ -101,4 +101,15 @@ fn defaults_and_folders() {
     assert_eq!(read(&text).unwrap().state_dir(), Path::new("./lakeward-state/a_.._b_c"));
     let text = format!("{MINIMAL}pipeline: {{state.dir: /var/lib/x}}\n");
     assert_eq!(read(&text).unwrap().state_dir(), Path::new("/var/lib/x"));
+}
+
+#[test]
+fn only_the_secrets_that_are_used_must_be_there() {
+    let text = "source: {type: mysql, password: '${env:NOPE}'}\nsink: {type: iceberg, x: '${env:PW}'}\n";
+    let parse = |used| PipelineFile::parse(Path::new("p.yaml"), text, &Fake, used);
+    assert!(parse(Use::All).unwrap_err().to_string().contains("NOPE"));
+    let sink = parse(Use::Sink).unwrap().sink;
+    assert!(sink.options.get("x").unwrap().value == OptionValue::Text("s3cret".to_string()));
+    let sink = parse(Use::Pipeline).unwrap().sink;
+    assert!(sink.options.get("x").unwrap().value == OptionValue::Text(String::new()));
 }
