@@ -84,7 +84,11 @@ impl Lines {
                 self.stalled_ms = ms;
                 let checkpoint = job.checkpoint.as_ref().map_or(0, |c| c.id);
                 let seconds = ms / 1000;
-                tracing::warn!(checkpoint, seconds, "a commit is stalled: reading goes on until memory is full");
+                tracing::warn!(
+                    checkpoint,
+                    seconds,
+                    "a commit is stalled: reading goes on until memory is full"
+                );
             }
             Some(_) => {}
         }
@@ -151,7 +155,8 @@ impl Display {
                 return None;
             }
             let bar = self.screen.insert_before(&self.line, ProgressBar::new(0));
-            let template = "{prefix:30!} {bar:30} {human_pos}/{human_len} rows  {per_sec}  {eta} left";
+            let template =
+                "{prefix:30!} {bar:30} {human_pos}/{human_len} rows  {per_sec}  {eta} left";
             let style = ProgressStyle::with_template(template);
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar.set_prefix(table.to_string());

@@ -37,8 +37,20 @@ pub const SINKS: &[Kind] = &[
 
 /// Types that Flink CDC knows, so that asking for one is told apart from a slip of the pen.
 const ELSEWHERE: [&str; 14] = [
-    "postgres", "oracle", "sqlserver", "mongodb", "kafka", "doris", "starrocks", "paimon", "hudi",
-    "fluss", "elasticsearch", "maxcompute", "oceanbase", "values",
+    "postgres",
+    "oracle",
+    "sqlserver",
+    "mongodb",
+    "kafka",
+    "doris",
+    "starrocks",
+    "paimon",
+    "hudi",
+    "fluss",
+    "elasticsearch",
+    "maxcompute",
+    "oceanbase",
+    "values",
 ];
 
 /// Both ends of a pipeline, made from its file. Nothing has been connected to yet.

@@ -14,7 +14,8 @@ pub fn markdown() -> String {
     for (what, kinds) in [("source", SOURCES), ("sink", SINKS)] {
         for Kind { name, options, .. } in kinds {
             let _ = write!(out, "\n## `{what}`: {name}\n\n");
-            let options = options().into_iter().filter(|o| !["type", "name"].contains(&o.key.as_str()));
+            let options =
+                options().into_iter().filter(|o| !["type", "name"].contains(&o.key.as_str()));
             table(options, &mut out);
         }
     }

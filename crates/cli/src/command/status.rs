@@ -28,8 +28,9 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     if arguments.json {
         return print(&format!("{}\n", text.trim_end()));
     }
-    let status: Status = serde_json::from_str(&text)
-        .map_err(|e| Failure::runtime(format!("the running pipeline is of another version: {e}")))?;
+    let status: Status = serde_json::from_str(&text).map_err(|e| {
+        Failure::runtime(format!("the running pipeline is of another version: {e}"))
+    })?;
     print(&report(&status))
 }
 

@@ -105,7 +105,9 @@ impl Client {
     fn nobody_there(&self) -> String {
         match &self.address_file {
             None => format!("the pipeline is not running: nothing listens at {}", self.address),
-            Some(_) => "the pipeline is not running: its state directory names no address".to_string(),
+            Some(_) => {
+                "the pipeline is not running: its state directory names no address".to_string()
+            }
         }
     }
 }

@@ -55,8 +55,13 @@ fn of_status(status: &Status, out: &mut String) {
     gauge("committed_time_ms", "When the last epoch became visible.", committed_ms);
     let paused = status.tables.iter().filter(|t| t.state == "paused").count();
     gauge("tables_paused", "Tables that are left out.", signed(paused as u64));
-    let _ = writeln!(out, "# TYPE lakeward_state gauge\nlakeward_state{{state=\"{}\"}} 1", status.state);
-    let counters = [("restarts_total", status.restarts), ("rows_committed_total", status.rows_committed)];
+    let _ = writeln!(
+        out,
+        "# TYPE lakeward_state gauge\nlakeward_state{{state=\"{}\"}} 1",
+        status.state
+    );
+    let counters =
+        [("restarts_total", status.restarts), ("rows_committed_total", status.rows_committed)];
     for (name, value) in counters {
         let _ = writeln!(out, "# TYPE lakeward_{name} counter\nlakeward_{name} {value}");
     }

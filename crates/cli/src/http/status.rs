@@ -82,7 +82,8 @@ pub fn status_of(running: &Running) -> Status {
 fn table(name: &str, t: &TableStatus, values: &SourceValues, state: JobState) -> Table {
     let done = values.of_table(SNAPSHOT_ROWS_DONE, name);
     let total = values.of_table(SNAPSHOT_ROWS_TOTAL, name);
-    let reading = state == JobState::Snapshotting && matches!((done, total), (Some(d), Some(t)) if d < t);
+    let reading =
+        state == JobState::Snapshotting && matches!((done, total), (Some(d), Some(t)) if d < t);
     let word = match (&t.paused, reading) {
         (Some(_), _) => "paused",
         (None, true) => "snapshotting",

@@ -76,12 +76,7 @@ impl PipelineFile {
         Self::parse(path, &text, &ProcessReferences { folder }, used)
     }
 
-    pub fn parse(
-        path: &Path,
-        text: &str,
-        references: &dyn References,
-        used: Use,
-    ) -> Result<Self> {
+    pub fn parse(path: &Path, text: &str, references: &dyn References, used: Use) -> Result<Self> {
         Reader { references, used, ignored: Vec::new() }
             .read(path, text)
             .map_err(|e| e.with("file", path.display()))
@@ -160,8 +155,8 @@ impl Reader<'_> {
         options.take("name");
         let line = options.get("type").map_or(entry.line, |e| e.line);
         let connector = options.take_text("type")?;
-        let connector = connector
-            .ok_or_else(|| at(entry.line, format!("`{name}` needs the option `type`")))?;
+        let connector =
+            connector.ok_or_else(|| at(entry.line, format!("`{name}` needs the option `type`")))?;
         Ok(Endpoint { connector, line, options })
     }
 

@@ -90,7 +90,10 @@ pub struct PipelineConfig {
     pub backoff_multiplier: f64,
 
     /// By what part of itself a wait varies.
-    #[serde(rename = "restart-strategy.exponential-delay.jitter-factor", default = "default_jitter")]
+    #[serde(
+        rename = "restart-strategy.exponential-delay.jitter-factor",
+        default = "default_jitter"
+    )]
     pub jitter_factor: f64,
 
     /// A run of this length counts as healthy: the next wait is the first one again.

@@ -208,7 +208,10 @@ fn put_references(
         match inside.split_once(':') {
             Some(("env", name)) => {
                 out.push_str(&references.env(name).ok_or_else(|| {
-                    at(line, format!("`{key}` needs the environment variable {name}, which is not set"))
+                    at(
+                        line,
+                        format!("`{key}` needs the environment variable {name}, which is not set"),
+                    )
                 })?);
                 *used = true;
             }
@@ -280,7 +283,8 @@ pub(super) mod tests {
 
     #[test]
     fn references_are_put_in_and_never_shown() {
-        let s = read("p: x${env:PW}y\nq: ${file:pw.txt}\nr: $1_${0}_$${env:PW}\npassword: lit\n").unwrap();
+        let s = read("p: x${env:PW}y\nq: ${file:pw.txt}\nr: $1_${0}_$${env:PW}\npassword: lit\n")
+            .unwrap();
         assert_eq!(text(&s, "p"), "xs3crety");
         assert_eq!(text(&s, "q"), "from file");
         assert_eq!(text(&s, "r"), "$1_${0}_${env:PW}");

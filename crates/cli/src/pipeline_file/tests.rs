@@ -15,7 +15,10 @@ const MINIMAL: &str = "source: {type: mysql}\nsink: {type: iceberg}\n";
 #[test]
 fn a_flink_cdc_file_is_read_unchanged() {
     let file = read(include_str!("../../tests/files/flink-cdc-mysql-iceberg.yaml")).unwrap();
-    assert_eq!((file.source.connector.as_str(), file.sink.connector.as_str()), ("mysql", "iceberg"));
+    assert_eq!(
+        (file.source.connector.as_str(), file.sink.connector.as_str()),
+        ("mysql", "iceberg")
+    );
     let tables = &file.source.options.get("tables").unwrap().value;
     let expected = r"adb.\.*, bdb.user_table_[0-9]+, [app|web].order_\.*";
     assert!(*tables == OptionValue::Text(expected.to_string()));
@@ -64,7 +67,9 @@ fn what_is_wrong_is_named_with_its_line() {
     );
     assert!(error("source: {type: mysql}\n").contains("no `sink` section"));
     assert!(error("source: {host: x}\nsink: {type: y}\n").contains("needs the option `type`"));
-    assert!(error(&format!("{MINIMAL}transform:\n - source-table: a.b\n")).contains("not supported"));
+    assert!(
+        error(&format!("{MINIMAL}transform:\n - source-table: a.b\n")).contains("not supported")
+    );
     assert!(error(&format!("{MINIMAL}pipeline: {{paralelism: 2}}\n")).contains("`parallelism`?"));
     assert!(error(&format!("{MINIMAL}pipeline: {{parallelism: 0}}\n")).contains("at least 1"));
     assert!(error(&format!("{MINIMAL}pipeline: {{name: ' '}}\n")).contains("not be empty"));
@@ -105,7 +110,8 @@ fn defaults_and_folders() {
 
 #[test]
 fn only_the_secrets_that_are_used_must_be_there() {
-    let text = "source: {type: mysql, password: '${env:NOPE}'}\nsink: {type: iceberg, x: '${env:PW}'}\n";
+    let text =
+        "source: {type: mysql, password: '${env:NOPE}'}\nsink: {type: iceberg, x: '${env:PW}'}\n";
     let parse = |used| PipelineFile::parse(Path::new("p.yaml"), text, &Fake, used);
     assert!(parse(Use::All).unwrap_err().to_string().contains("NOPE"));
     let sink = parse(Use::Sink).unwrap().sink;

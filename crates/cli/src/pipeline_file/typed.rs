@@ -69,7 +69,9 @@ pub fn read_section<T: DeserializeOwned + JsonSchema>(
     });
     T::deserialize(MapDeserializer::new(pairs)).map_err(|e: serde_json::Error| {
         match reading.get().map(|i| &values[i]) {
-            Some((key, _, line, true)) => at(*line, format!("`{key}` has a value that is not valid")),
+            Some((key, _, line, true)) => {
+                at(*line, format!("`{key}` has a value that is not valid"))
+            }
             Some((key, _, line, false)) => at(*line, format!("`{key}` is not valid: {e}")),
             None => at(section.line, format!("`{name}` is not valid: {e}")),
         }

@@ -89,18 +89,18 @@ impl Builder {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    return Err(at(line, "a pipeline file holds one document, this starts another"));
+                    return Err(at(
+                        line,
+                        "a pipeline file holds one document, this starts another",
+                    ));
                 }
             }
             Event::Scalar(text, style, anchor, _) => {
                 let plain = style == ScalarStyle::Plain;
                 let null = plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
                 let is_key = matches!(self.open.last(), Some((Open::Map { key: None, .. }, ..)));
-                let value = if null && !is_key {
-                    Value::Null
-                } else {
-                    Value::Scalar(text.into_owned())
-                };
+                let value =
+                    if null && !is_key { Value::Null } else { Value::Scalar(text.into_owned()) };
                 self.put(Node { line, value }, anchor)?;
             }
             Event::SequenceStart(_, anchor, _) => {
