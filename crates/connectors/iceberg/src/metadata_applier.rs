@@ -441,7 +441,15 @@ impl IcebergMetadataApplier {
         before: Option<&TableMetadata>,
     ) -> Result<HashMap<String, String>> {
         let pipeline = &self.session.incarnation.pipeline;
-        let applied = before.map(|m| applied::of_table(m, pipeline)).unwrap_or_default();
+        let mut applied = before.map(|m| applied::of_table(m, pipeline)).unwrap_or_default();
+        if event
+            .changes
+            .iter()
+            .any(|c| matches!(c, SchemaChange::CreateTable | SchemaChange::ResetTable))
+        {
+            // The columns are those of this place in the log again: what came after it is to be applied once more.
+            applied.retain(|p| *p <= event.id.position);
+        }
         let mut properties = HashMap::from([(
             properties::applied_ddl(pipeline),
             applied::with(applied, event.id.position),

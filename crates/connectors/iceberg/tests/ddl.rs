@@ -312,6 +312,22 @@ async fn a_table_that_an_earlier_attempt_left_without_rows_takes_the_columns_of_
 }
 
 #[tokio::test]
+async fn ddl_behind_a_reset_is_applied_again() {
+    let (_lake, mut run) = started(&[]).await;
+    let wide = with_columns(
+        2,
+        &[("id", DataType::BigInt), ("v", DataType::String), ("n", DataType::Int)],
+        &["id"],
+    );
+    let add = event(5, vec![add("n", DataType::Int, Literal::Null)], Some(schema(1)), Some(wide));
+    run.ddl(&add).await.unwrap();
+    assert!(run.applier.is_applied(&add.id).await.unwrap());
+    run.ddl(&event(3, vec![SchemaChange::ResetTable], None, Some(schema(1)))).await.unwrap();
+    assert!(!run.applier.is_applied(&add.id).await.unwrap());
+    assert!(run.applier.is_applied(&create(1).id).await.unwrap());
+}
+
+#[tokio::test]
 async fn comments_and_nullability_reach_the_schema() {
     let (lake, mut run) = started(&[]).await;
     let mut after = schema(2);
