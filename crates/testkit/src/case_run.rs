@@ -371,7 +371,7 @@ impl Random {
         Self(seed | 1)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -379,7 +379,7 @@ impl Random {
     }
 
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.next_u64() % limit
     }
 
     pub fn up_to_ms(&mut self, limit_ms: u64) -> Duration {
