@@ -146,6 +146,8 @@ impl IcebergCommitter {
             return Ok(true);
         }
         let env = &self.session.env;
+        let written = jobs.iter().filter_map(Job::ready).flat_map(|r| &r.prepared.written);
+        env.lake.make_durable(written).await?;
         env.faults.at("before-catalog-commit")?;
         let sent = env.catalog.commit(&self.session.incarnation, &changes).await;
         let outcome = match sent {
@@ -212,8 +214,15 @@ impl IcebergCommitter {
 }
 
 impl Job {
+    fn ready(&self) -> Option<&Ready> {
+        match &self.step {
+            Step::Ready(ready) => Some(ready),
+            _ => None,
+        }
+    }
+
     fn change(&self) -> Option<CatalogChange> {
-        let Step::Ready(ready) = &self.step else { return None };
+        let ready = self.ready()?;
         Some(CatalogChange::Update {
             table: self.table.clone(),
             base: ready.base.clone(),
@@ -223,7 +232,7 @@ impl Job {
     }
 }
 
-/// Puts a prepared commit's metadata where the catalog can take it over, and makes all of its files durable.
+/// Puts a prepared commit's metadata where the catalog can take it over.
 async fn stage(
     session: &Session,
     state: &TableState,
@@ -238,7 +247,6 @@ async fn stage(
     env.faults.at("after-metadata")?;
     prepared.written.push(new.location.to_string());
     prepared.written.extend(work.files.iter().map(|f| f.file.file_path().to_string()));
-    env.lake.make_durable(&prepared.written).await?;
     Ok(Ready { base, new, prepared, work })
 }
 

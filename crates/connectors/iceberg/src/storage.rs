@@ -14,6 +14,9 @@ use crate::config::IcebergConfig;
 /// Files that are read, written, synced or deleted at the same time.
 pub const FILE_CONCURRENCY: usize = 32;
 
+/// From so many files on, their file system is synced as a whole.
+const MIN_FILES_TO_SYNC_AT_ONCE: usize = 24;
+
 /// Reads and writes the lake's files, by their full locations.
 #[derive(Debug, Clone)]
 pub struct Lake {
@@ -85,44 +88,78 @@ impl Lake {
             .or_err(ErrorKind::Transient, format!("could not delete {location}"))
     }
 
-    /// Returns when the files survive a power failure. Object stores promise that by themselves; local files are synced,
-    /// many at once, so that the file system can write its journal once for all.
+    /// Returns when the files survive a power failure. Object stores promise that by themselves. Local files are synced:
+    /// a few one by one, many with one call for their whole file system, which costs as much as a few.
     pub async fn make_durable(
         &self,
         locations: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Result<()> {
         let paths: Vec<PathBuf> =
             locations.into_iter().filter_map(|l| local_path(l.as_ref())).collect();
+        if paths.len() >= MIN_FILES_TO_SYNC_AT_ONCE && cfg!(target_os = "linux") {
+            return blocking(move || sync_file_systems(&paths)).await;
+        }
         futures::stream::iter(paths)
-            .map(|path| async move {
-                tokio::task::spawn_blocking(move || {
-                    std::fs::File::open(&path)
-                        .and_then(|file| file.sync_all())
-                        .or_err(ErrorKind::Transient, format!("could not sync {}", path.display()))
-                })
-                .await
-                .or_err(ErrorKind::Transient, "a file sync was cancelled")?
-            })
+            .map(|path| blocking(move || sync_file(&path)))
             .buffer_unordered(FILE_CONCURRENCY)
             .fold(Ok(()), |all, one| async move { all.and(one) })
             .await
     }
 
-    /// Files below a folder, with their age in milliseconds. `None` where the store cannot be listed through us.
+    /// Files below a folder. `None` where the store cannot be listed through us.
     pub async fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
         let Some(root) = local_path(folder) else {
             return Ok(None);
         };
         let folder = folder.to_string();
-        tokio::task::spawn_blocking(move || {
+        blocking(move || {
             let mut files = Vec::new();
             walk(&root, &root, &folder, &mut files)
                 .or_err(ErrorKind::Transient, format!("could not list {folder}"))?;
             Ok(Some(files))
         })
         .await
-        .or_err(ErrorKind::Transient, "a listing was cancelled")?
     }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .or_err(ErrorKind::Transient, "work on local files was cancelled")?
+}
+
+fn sync_file(path: &Path) -> Result<()> {
+    std::fs::File::open(path)
+        .and_then(|file| file.sync_all())
+        .or_err(ErrorKind::Transient, format!("could not sync {}", path.display()))
+}
+
+/// Syncs the file systems that the files are on.
+#[cfg(target_os = "linux")]
+fn sync_file_systems(paths: &[PathBuf]) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+
+    let mut synced = std::collections::HashSet::new();
+    let mut folders = std::collections::HashSet::new();
+    for path in paths {
+        let failed = || format!("could not sync {}", path.display());
+        if path.parent().is_some_and(|folder| !folders.insert(folder)) {
+            continue;
+        }
+        let file = std::fs::File::open(path).or_err(ErrorKind::Transient, failed())?;
+        let device = file.metadata().or_err(ErrorKind::Transient, failed())?.dev();
+        if synced.insert(device) {
+            rustix::fs::syncfs(&file).or_err(ErrorKind::Transient, failed())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_file_systems(paths: &[PathBuf]) -> Result<()> {
+    paths.iter().try_for_each(|path| sync_file(path))
 }
 
 /// A file as a listing shows it.

@@ -39,6 +39,7 @@ pub(crate) enum Failure {
 
 pub(crate) type Outcome<T> = std::result::Result<T, Failure>;
 
+// Columns are text by our own layout; the driver takes MySQL's binary collations for binary types.
 macro_rules! rows {
     ($executor:expr, $sql:expr, $arguments:expr, $columns:expr) => {{
         let sql: &str = $sql;
@@ -48,7 +49,7 @@ macro_rules! rows {
         }
         let rows = query.fetch_all($executor).await.map_err(classify)?;
         rows.iter()
-            .map(|row| (0..$columns).map(|i| row.try_get(i).map_err(classify)).collect())
+            .map(|row| (0..$columns).map(|i| row.try_get_unchecked(i).map_err(classify)).collect())
             .collect()
     }};
 }
