@@ -131,11 +131,11 @@ def open_table(catalog, warehouse, name):
 
 def again(action):
     """A foreign writer that loses a race tries again, as Spark and Flink do."""
-    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.exceptions import CommitFailedException, ValidationException
     for attempt in range(50):
         try:
             return action()
-        except CommitFailedException:
+        except (CommitFailedException, ValidationException):
             time.sleep(0.02 * (attempt % 5))
     raise RuntimeError("the foreign writer lost 50 races")
 

@@ -19,7 +19,7 @@ fn cascading_foreign_keys_are_warned_about() {
     let Some(server) = shared_server() else { return };
     let mut scene = Scene::new(
         server,
-        "cascade",
+        "cascading",
         &[
             "CREATE TABLE par(id INT PRIMARY KEY)",
             "CREATE TABLE chi(id INT PRIMARY KEY, pid INT, FOREIGN KEY(pid) REFERENCES par(id) ON DELETE CASCADE)",
