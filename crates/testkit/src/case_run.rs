@@ -100,8 +100,8 @@ impl CaseRun {
 
     fn run_and_check(&self, server: &Server, lakeward: &mut Lakeward) -> Result<()> {
         if let Err(error) = self.drive(server, lakeward) {
+            let stopped = lakeward.exit_within(Duration::from_secs(10)).is_ok_and(|code| code != 0);
             let log = lakeward.log();
-            let stopped = !lakeward.is_running();
             return match &self.case.may_stop {
                 Some(words) if stopped && names_the_cause(&log, words) => Ok(()),
                 _ => Err(error),
