@@ -14,7 +14,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let names = setup::everything()?;
     let (variable, value) = setup::required(&names);
     println!("building");
-    build::run(&mut cargo(&["build", "--workspace", "--quiet"])?)?;
+    build::run(&mut cargo(&["test", "--workspace", "--no-run", "--quiet"])?)?;
     let mut child = cargo(&["test", "--workspace", "--no-fail-fast"])?
         .args(arguments)
         .env(variable, value)

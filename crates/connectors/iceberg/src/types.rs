@@ -111,10 +111,6 @@ impl Conform {
         Ok(Self { schema, loose: Arc::new(ArrowSchema::new(loose)), strict, columns })
     }
 
-    pub(crate) fn strict_schema(&self) -> &ArrowSchemaRef {
-        &self.strict
-    }
-
     /// The source's column that feeds each Iceberg field.
     pub(crate) fn source_columns(&self) -> &[Option<usize>] {
         &self.columns

@@ -46,10 +46,7 @@ pub async fn log_start(connection: &mut Connection) -> Result<FilePosition> {
 }
 
 /// MariaDB: the transactions before a place in the log; `None` where the server does not know the place.
-pub async fn gtids_at(
-    connection: &mut Connection,
-    at: &FilePosition,
-) -> Result<Option<GtidSet>> {
+pub async fn gtids_at(connection: &mut Connection, at: &FilePosition) -> Result<Option<GtidSet>> {
     let sql = format!("SELECT BINLOG_GTID_POS({}, {})", literal(&at.file), at.pos);
     match connection.query(&sql).await {
         Ok(row) => row.scalar().map(|t| t.parse().map(GtidSet::MariaDb)).transpose(),
@@ -126,7 +123,8 @@ pub const NO_TABLE: u16 = 1146;
 
 /// Default character sets of databases.
 pub async fn database_charsets(connection: &mut Connection) -> Result<Vec<(String, String)>> {
-    let sql = "SELECT SCHEMA_NAME AS s, DEFAULT_CHARACTER_SET_NAME AS c FROM information_schema.SCHEMATA";
+    let sql =
+        "SELECT SCHEMA_NAME AS s, DEFAULT_CHARACTER_SET_NAME AS c FROM information_schema.SCHEMATA";
     let set: ResultSet = connection
         .query(sql)
         .await

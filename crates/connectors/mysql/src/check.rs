@@ -151,11 +151,11 @@ pub async fn row_log_settings(
              binlog_expire_logs_seconds to some days"
         ));
     }
-    if facts.is_mariadb()
-        && variable(connection, "gtid_strict_mode").await?.as_deref() == Some("0")
+    if facts.is_mariadb() && variable(connection, "gtid_strict_mode").await?.as_deref() == Some("0")
     {
         warnings.push(
-            "gtid_strict_mode is off: set it on all servers that the pipeline may fail over to".into(),
+            "gtid_strict_mode is off: set it on all servers that the pipeline may fail over to"
+                .into(),
         );
     }
     Ok(warnings)
@@ -182,8 +182,7 @@ pub async fn cascading_children(
         .query(sql)
         .await
         .map_err(|e| failure(e, "could not look for cascading foreign keys"))?;
-    let table = |r: &Vec<Option<String>>| {
-        Some(TableId::new(r.first()?.as_deref()?, r.get(1)?.as_deref()?))
-    };
+    let table =
+        |r: &Vec<Option<String>>| Some(TableId::new(r.first()?.as_deref()?, r.get(1)?.as_deref()?));
     Ok(found.rows.iter().filter_map(table).filter(|t| selector.is_selected(t)).collect())
 }

@@ -42,9 +42,7 @@ pub fn chunk_rows(wanted: Option<u32>, row_bytes: u64, chunk_bytes: u64) -> u32 
     match wanted {
         Some(rows) => rows.max(1),
         None if row_bytes == 0 => FIRST_CHUNK_ROWS,
-        None => {
-            u32::try_from(chunk_bytes / row_bytes).unwrap_or(u32::MAX).clamp(16, CHUNK_ROWS)
-        }
+        None => u32::try_from(chunk_bytes / row_bytes).unwrap_or(u32::MAX).clamp(16, CHUNK_ROWS),
     }
 }
 
@@ -189,7 +187,10 @@ mod tests {
     fn what_cannot_be_paged_is_read_whole() {
         assert!(!is_chunkable(&table(&[])));
         let labels = std::sync::Arc::from(["x".into()]);
-        assert!(!is_chunkable(&table(&[("e", MysqlType::Enum { labels, charset: "utf8".into() })])));
+        assert!(!is_chunkable(&table(&[(
+            "e",
+            MysqlType::Enum { labels, charset: "utf8".into() }
+        )])));
         assert!(is_chunkable(&table(&[("v", MysqlType::Varbinary { length: 9 })])));
     }
 

@@ -43,9 +43,9 @@ impl Client {
 
     /// One attempt.
     pub async fn connect_once(&self) -> Result<Connection> {
-        let mut connection = Connection::connect(&self.options)
-            .await
-            .map_err(|e| failure(e, "could not connect to the server").with("server", self.address()))?;
+        let mut connection = Connection::connect(&self.options).await.map_err(|e| {
+            failure(e, "could not connect to the server").with("server", self.address())
+        })?;
         prepare_session(&mut connection).await?;
         Ok(connection)
     }

@@ -242,7 +242,13 @@ fn lost(e: WireError) -> Error {
     ]
     .iter()
     .any(|word| text.contains(word));
-    if is_gone { error } else { error.with_kind(ErrorKind::Transient) }
+    if !is_gone {
+        return error.with_kind(ErrorKind::Transient);
+    }
+    Error::offset_lost(
+        "the server no longer has its log from where this pipeline is; read the tables anew with --resnapshot",
+    )
+    .with_source(error)
 }
 
 #[cfg(test)]
@@ -258,16 +264,17 @@ mod tests {
         let command = gtid_command("", 4, 9, true, &[7]);
         assert_eq!(command[..11], [0x1e, 4, 0, 9, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(command[11..], [4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 7]);
-        let replica =
-            Replica { server_id: 9, name: "n".into(), heartbeat: Duration::from_secs(1) };
+        let replica = Replica { server_id: 9, name: "n".into(), heartbeat: Duration::from_secs(1) };
         assert_eq!(register_command(&replica).len(), 1 + 4 + 2 + 1 + 1 + 2 + 4 + 4);
     }
 
     #[test]
     fn only_a_lost_position_is_an_offset_lost() {
-        let server = |message: &str| lost(WireError::Server { code: 1236, message: message.into() });
+        let server =
+            |message: &str| lost(WireError::Server { code: 1236, message: message.into() });
         let gone = server("Could not find first log file name in binary log index file");
         assert_eq!(gone.kind(), ErrorKind::OffsetLost);
+        assert!(gone.to_string().contains("--resnapshot"), "{gone}");
         let clash = server(
             "A slave with the same server_uuid/server_id as this slave has connected to the master",
         );

@@ -177,10 +177,9 @@ async fn start_at(
     resume: &LogOffset,
 ) -> Result<(StartAt, bool)> {
     let same = *facts.identity == *resume.server;
-    let gtids = resume.gtids.as_ref().filter(|g| matches!(
-        (g, facts.is_mariadb()),
-        (GtidSet::MySql(_), false) | (GtidSet::MariaDb(_), true)
-    ));
+    let gtids = resume.gtids.as_ref().filter(|g| {
+        matches!((g, facts.is_mariadb()), (GtidSet::MySql(_), false) | (GtidSet::MariaDb(_), true))
+    });
     if facts.is_mariadb() {
         if same {
             // The id alone does not prove that it is the same server with the same files.

@@ -136,9 +136,8 @@ impl LogOffset {
     }
 
     pub fn decode(offset: &Offset) -> Result<Self> {
-        serde_json::from_str(&offset.0).map_err(|e| {
-            Error::config("a stored offset is not one of a MySQL log").with_source(e)
-        })
+        serde_json::from_str(&offset.0)
+            .map_err(|e| Error::config("a stored offset is not one of a MySQL log").with_source(e))
     }
 
     /// The order of a byte of this offset's server among all that this pipeline reads.

@@ -52,9 +52,9 @@ fn is_system(database: &str) -> bool {
 /// The table of an online schema change tool (gh-ost, pt-online-schema-change), recognised by its name.
 pub fn is_ghost(table: &TableId) -> bool {
     let Some(inner) = table.name.strip_prefix('_') else { return false };
-    ["_gho", "_ghc", "_del", "_new", "_old"].iter().any(|s| {
-        inner.len() > s.len() && inner.ends_with(s)
-    })
+    ["_gho", "_ghc", "_del", "_new", "_old"]
+        .iter()
+        .any(|s| inner.len() > s.len() && inner.ends_with(s))
 }
 
 fn patterns(option: &'static str, text: &str) -> Result<Vec<Pattern>> {

@@ -48,11 +48,7 @@ pub async fn read_all(
 }
 
 /// Reads the shapes of some tables.
-pub async fn read_some(
-    client: Client,
-    facts: ServerFacts,
-    wanted: Vec<TableId>,
-) -> Result<Shapes> {
+pub async fn read_some(client: Client, facts: ServerFacts, wanted: Vec<TableId>) -> Result<Shapes> {
     let mut connection = client.connect().await?;
     let from = log_end(&mut connection, &facts).await?;
     let charsets = database_charsets(&mut connection).await?;

@@ -66,7 +66,10 @@ impl MysqlSource {
         }
         let shapes = read_all(connection, facts, &self.selector).await?;
         if shapes.tables.is_empty() {
-            warn!(tables = self.config.tables, "no table matches yet; waiting for one to be created");
+            warn!(
+                tables = self.config.tables,
+                "no table matches yet; waiting for one to be created"
+            );
         }
         let start = self.start(connection, facts, &shapes).await?;
         let history = self.history(facts, &shapes);
@@ -146,10 +149,8 @@ impl MysqlSource {
                 }
                 match (&self.config.startup_file, gtids) {
                     (Some(file), gtids) => {
-                        let at = FilePosition::new(
-                            file.as_str(),
-                            self.config.startup_pos.unwrap_or(4),
-                        );
+                        let at =
+                            FilePosition::new(file.as_str(), self.config.startup_pos.unwrap_or(4));
                         Ok(offset(at, gtids))
                     }
                     (None, Some(gtids)) => Ok(offset(FilePosition::new("", 0), Some(gtids))),
@@ -192,7 +193,9 @@ impl MysqlSource {
             slot.phase = Phase::Active;
             slot.run = match state.snapshot {
                 SnapshotState::Done => Run::Done,
-                SnapshotState::Lanes(lanes) => Run::Lanes(lanes.into_iter().map(Lane::new).collect()),
+                SnapshotState::Lanes(lanes) => {
+                    Run::Lanes(lanes.into_iter().map(Lane::new).collect())
+                }
                 SnapshotState::Whole => Run::Whole(Whole::Ready { reset: true }),
                 SnapshotState::Pending => {
                     slot.phase = Phase::Asked;
@@ -329,8 +332,7 @@ impl Source for MysqlSource {
         let facts = ServerFacts::read(&mut connection).await?;
         let end = start_place(&mut connection, &facts).await?;
         connection.close().await;
-        let offset =
-            LogOffset { server: facts.identity, at: end.at, gtids: end.gtids, era: 0 };
+        let offset = LogOffset { server: facts.identity, at: end.at, gtids: end.gtids, era: 0 };
         Ok(Offsets::from([(split(), offset.encode()?)]))
     }
 

@@ -20,7 +20,11 @@ pub enum Phase {
     /// The catalog is being asked. The log's rows of the table are dropped: a snapshot will follow.
     Asked,
     /// The catalog's answer holds from `from` on, unless the log has a DDL of the table between `from` and `until`.
-    Waiting { from: FilePosition, until: FilePosition, found: Option<Found> },
+    Waiting {
+        from: FilePosition,
+        until: FilePosition,
+        found: Option<Found>,
+    },
     Active,
 }
 
@@ -178,7 +182,9 @@ impl TableSlot {
         self.epoch += 1;
         self.touched.clear();
         self.run = match chunkable {
-            true => Run::Lanes(vec![Lane::new(LaneState { after: None, until: None, done: false })]),
+            true => {
+                Run::Lanes(vec![Lane::new(LaneState { after: None, until: None, done: false })])
+            }
             false => Run::Whole(Whole::Ready { reset: reset_whole }),
         };
     }

@@ -126,9 +126,8 @@ pub enum Control {
 pub fn control_of(sql: &[u8]) -> Control {
     let sql = sql.trim_ascii();
     let is = |word: &[u8]| sql.eq_ignore_ascii_case(word);
-    let starts = |word: &[u8]| {
-        sql.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
-    };
+    let starts =
+        |word: &[u8]| sql.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
     match sql.first().map(u8::to_ascii_uppercase) {
         Some(b'B') if is(b"BEGIN") => Control::Begin,
         Some(b'C') if is(b"COMMIT") => Control::Commit,

@@ -58,7 +58,8 @@ const COMMON_ROWS: [&str; 4] = [
 #[test]
 fn values_of_mariadb_are_alike_in_snapshot_and_log() {
     let Some(server) = mariadb::start_or_skip() else { return };
-    let definition = format!("{COMMON}, ba UUID, bb INET4, bc INET6, bd JSON, be VARCHAR(300) COMPRESSED");
+    let definition =
+        format!("{COMMON}, ba UUID, bb INET4, bc INET6, bd JSON, be VARCHAR(300) COMPRESSED");
     let tails = [
         "'123e4567-e89b-12d3-a456-426655440000','192.168.0.1','2001:db8::ff00:42:8329','{\"a\": 1.10}',REPEAT('ab', 100)",
         "'00000000-0000-0000-0000-000000000000','0.0.0.0','::','null',''",
@@ -73,7 +74,8 @@ fn values_of_mariadb_are_alike_in_snapshot_and_log() {
 #[test]
 fn values_of_mysql_are_alike_in_snapshot_and_log() {
     let Some(server) = mysql9::start_or_skip() else { return };
-    let definition = format!("{COMMON}, ba JSON, bb VECTOR(2), bc INT GENERATED ALWAYS AS (g DIV 2) VIRTUAL");
+    let definition =
+        format!("{COMMON}, ba JSON, bb VECTOR(2), bc INT GENERATED ALWAYS AS (g DIV 2) VIRTUAL");
     let tails = [
         "JSON_OBJECT('amt',CAST('37.2500000000' AS DECIMAL(20,10)),'at',CAST('2019-07-08 09:10:11.12' AS DATETIME(2)),\
          'big',18446744073709551615,'f',1.0,'t',CAST('-12:13:14' AS TIME)),STRING_TO_VECTOR('[1,2]'),DEFAULT",
@@ -100,11 +102,15 @@ fn compressed_and_partial(server: &Server, before: &[&str], after: &[&str]) {
     let mut h = Harness::new(server, r"d.\.*");
     h.open();
     h.catch_up();
-    sql.run("INSERT INTO cp VALUES (2,REPEAT('1',252)),(3,REPEAT('2',253)),(4,REPEAT('3',65535))").unwrap();
+    sql.run("INSERT INTO cp VALUES (2,REPEAT('1',252)),(3,REPEAT('2',253)),(4,REPEAT('3',65535))")
+        .unwrap();
     sql.run("UPDATE cp SET c=REPEAT('4',5000) WHERE id=1").unwrap();
     sql.run("DELETE FROM cp WHERE id=3").unwrap();
-    sql.run(&format!("ALTER TABLE cp ADD COLUMN note_long VARCHAR(400) DEFAULT '{}'", "a default ".repeat(30)))
-        .unwrap();
+    sql.run(&format!(
+        "ALTER TABLE cp ADD COLUMN note_long VARCHAR(400) DEFAULT '{}'",
+        "a default ".repeat(30)
+    ))
+    .unwrap();
     sql.run("SET SESSION binlog_row_image='MINIMAL'").unwrap();
     sql.run("UPDATE ri SET a=2 WHERE id=1").unwrap();
     sql.run("INSERT INTO ri(id) VALUES (2)").unwrap();
@@ -191,7 +197,10 @@ fn a_large_xa_transaction_is_read_again_at_its_end() {
     h.catch_up();
     for (xid, first, end) in [("'keep'", 0, "XA COMMIT"), ("'drop'", 50_000, "XA ROLLBACK")] {
         sql.run(&format!("XA START {xid}")).unwrap();
-        sql.run(&format!("INSERT INTO x SELECT seq + {first}, REPEAT('x', 590) FROM seq_1_to_20000")).unwrap();
+        sql.run(&format!(
+            "INSERT INTO x SELECT seq + {first}, REPEAT('x', 590) FROM seq_1_to_20000"
+        ))
+        .unwrap();
         sql.run(&format!("XA END {xid}")).unwrap();
         sql.run(&format!("XA PREPARE {xid}")).unwrap();
         other.run(&format!("INSERT INTO o VALUES ({first})")).unwrap();

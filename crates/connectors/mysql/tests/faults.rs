@@ -35,10 +35,8 @@ fn cuts_resets_and_silence_lose_and_double_nothing() {
             let text = if i == 5 { "REPEAT('x', 290)" } else { "'y'" };
             let n = if i == 5 { 8_000 } else { 100 };
             sql.run("BEGIN").unwrap();
-            sql.run(&format!(
-                "INSERT INTO n SELECT seq + {first}, {text} FROM seq_1_to_{n}"
-            ))
-            .unwrap();
+            sql.run(&format!("INSERT INTO n SELECT seq + {first}, {text} FROM seq_1_to_{n}"))
+                .unwrap();
             sql.run(&format!("INSERT INTO t SELECT seq + {first}, 'z' FROM seq_1_to_100")).unwrap();
             sql.run("COMMIT").unwrap();
         }

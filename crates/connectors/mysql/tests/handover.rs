@@ -87,7 +87,9 @@ const KEYS: [KeyKind; 9] = [
         table: "by_enum",
         definition: "k ENUM('zz','yy','mm','aa'), i INT, v BIGINT, PRIMARY KEY (i, k)",
         key: "i, k",
-        literal: |n| vec![format!("{}", n / 4), format!("'{}'", ["zz", "aa", "mm", "yy"][n as usize % 4])],
+        literal: |n| {
+            vec![format!("{}", n / 4), format!("'{}'", ["zz", "aa", "mm", "yy"][n as usize % 4])]
+        },
     },
     KeyKind {
         table: "by_nothing",
@@ -108,7 +110,8 @@ const KEY_SPACE: u64 = 2_000;
 
 fn assignments(kind: &KeyKind, n: u64) -> String {
     let names = kind.key.split(", ");
-    let parts: Vec<String> = names.zip((kind.literal)(n)).map(|(c, v)| format!("{c}={v}")).collect();
+    let parts: Vec<String> =
+        names.zip((kind.literal)(n)).map(|(c, v)| format!("{c}={v}")).collect();
     parts.join(", ")
 }
 

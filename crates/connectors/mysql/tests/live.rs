@@ -93,14 +93,15 @@ fn ddl_of_the_log_is_in_order_with_its_rows() {
             h.open();
         }
         h.catch_up();
-        assert_eq!(h.model.rows("d.sw", &["id", "a", "b"]), truth(&server, "SELECT id, a, b FROM d.sw"));
+        assert_eq!(
+            h.model.rows("d.sw", &["id", "a", "b"]),
+            truth(&server, "SELECT id, a, b FROM d.sw")
+        );
         assert_eq!(h.model.rows("d.tr", &["id", "v"]), rows(&[&["2", "20"], &["9", "9"]]));
         assert_eq!(h.model.rows("d.dc", &["id", "b", "c"]), rows(&[&["1", "7", "2024-01-01"]]));
-        for (table, columns) in [
-            (format!("nt{i}"), "id, v"),
-            (format!("nl{i}"), "id, v"),
-            (format!("ns{i}"), "id, w"),
-        ] {
+        for (table, columns) in
+            [(format!("nt{i}"), "id, v"), (format!("nl{i}"), "id, v"), (format!("ns{i}"), "id, w")]
+        {
             let columns: Vec<&str> = columns.split(", ").collect();
             assert_eq!(
                 h.model.rows(&format!("d.{table}"), &columns),
@@ -151,7 +152,10 @@ fn online_schema_change_and_rename_into_capture() {
         sql.run(statement).unwrap();
     }
     h.catch_up();
-    assert_eq!(h.model.rows("d.ord", &["id", "amt", "st"]), truth(&server, "SELECT id, amt, st FROM d.ord"));
+    assert_eq!(
+        h.model.rows("d.ord", &["id", "amt", "st"]),
+        truth(&server, "SELECT id, amt, st FROM d.ord")
+    );
     assert_eq!(h.model.rows("d.lot", &["id", "a"]), truth(&server, "SELECT id, a FROM d.lot"));
     assert_eq!(h.model.tables.keys().collect::<Vec<_>>(), ["d.lot", "d.ord"]);
     assert_eq!(h.model.resets.get("d.ord"), None, "never empty in between");
@@ -192,12 +196,9 @@ fn xa_rows_wait_for_their_end(server: &Server) {
     h.catch_up();
     assert_eq!(h.model.rows("d.xa1", &["id", "v"]), rows(&[&["1", "1"], &["3", "3"]]));
     sql.run("XA ROLLBACK 'g1','b1',1").unwrap();
-    for statement in [
-        "XA START 'g2'",
-        "INSERT INTO xa1 VALUES (4,4)",
-        "XA END 'g2'",
-        "XA PREPARE 'g2'",
-    ] {
+    for statement in
+        ["XA START 'g2'", "INSERT INTO xa1 VALUES (4,4)", "XA END 'g2'", "XA PREPARE 'g2'"]
+    {
         sql.run(statement).unwrap();
     }
     h.catch_up();
@@ -211,9 +212,13 @@ fn xa_rows_wait_for_their_end(server: &Server) {
     assert_eq!(h.model.rows("d.xa1", &["id", "v"]), truth(server, "SELECT id, v FROM d.xa1"));
     assert_eq!(h.model.tables["d.xa1"].rows.len(), 5);
     // And once more without a restart, in memory.
-    for statement in
-        ["XA START 'g3'", "DELETE FROM xa1 WHERE id=4", "XA END 'g3'", "XA PREPARE 'g3'", "XA COMMIT 'g3'"]
-    {
+    for statement in [
+        "XA START 'g3'",
+        "DELETE FROM xa1 WHERE id=4",
+        "XA END 'g3'",
+        "XA PREPARE 'g3'",
+        "XA COMMIT 'g3'",
+    ] {
         sql.run(statement).unwrap();
     }
     h.catch_up();

@@ -9,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions, PgSslMode};
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous,
 };
-use sqlx::{MySql, Postgres, Row, Sqlite, Transaction};
+use sqlx::{Connection as _, MySql, Postgres, Row, Sqlite, Transaction};
 
 use crate::catalog::uri::{CatalogUri, Server};
 
@@ -87,6 +87,11 @@ impl Database {
                 let pool = SqlitePoolOptions::new()
                     .max_connections(MAX_CONNECTIONS)
                     .acquire_timeout(Duration::from_secs(LOCK_WAIT_S))
+                    // An attempt that is cancelled while it waits for the write lock leaves its BEGIN behind.
+                    .before_acquire(|connection, _| {
+                        let clean = !connection.is_in_transaction();
+                        Box::pin(async move { Ok(clean) })
+                    })
                     .connect_lazy_with(options);
                 Self::Sqlite(pool)
             }

@@ -75,7 +75,7 @@ impl SessionState {
                 }
                 5 => {
                     let length = usize::from(cursor.u8()?);
-                    state.time_zone = Some(TimeZone::of(&cursor.take(length)?));
+                    state.time_zone = Some(TimeZone::of(cursor.take(length)?));
                 }
                 // Catalog without a zero.
                 6 => {

@@ -110,9 +110,8 @@ impl PacketStream {
     pub fn buffered(&mut self) -> WireResult<Option<Bytes>> {
         loop {
             let Some(header) = self.buffer.get(..4) else { return Ok(None) };
-            let length = usize::from(header[0])
-                | usize::from(header[1]) << 8
-                | usize::from(header[2]) << 16;
+            let length =
+                usize::from(header[0]) | usize::from(header[1]) << 8 | usize::from(header[2]) << 16;
             if self.buffer.len() < 4 + length {
                 self.buffer.reserve(4 + length - self.buffer.len());
                 return Ok(None);
@@ -244,7 +243,8 @@ mod tests {
 
     #[test]
     fn lengths_round_trip() {
-        for n in [0, 250, 251, 255, 65_535, 65_536, 0xff_ffff, 0x100_0000, u64::from(u32::MAX) + 9] {
+        for n in [0, 250, 251, 255, 65_535, 65_536, 0xff_ffff, 0x100_0000, u64::from(u32::MAX) + 9]
+        {
             let mut out = Vec::new();
             put_length(&mut out, n);
             let mut reader = Reader(&out);

@@ -192,8 +192,9 @@ impl ModelTable {
                 }
                 RowKind::UpdateBefore | RowKind::Delete => {
                     let found = self.rows.iter().find(|(_, r)| **r == row).map(|(k, _)| k.clone());
-                    let found = found
-                        .unwrap_or_else(|| panic!("an old row that the table does not have: {row:?}"));
+                    let found = found.unwrap_or_else(|| {
+                        panic!("an old row that the table does not have: {row:?}")
+                    });
                     self.rows.remove(&found);
                 }
             }
@@ -224,7 +225,10 @@ fn literal(value: &Literal, data_type: &DataType) -> Option<String> {
     Some(text(&*array, 0))
 }
 
-fn texts(batch: &RecordBatch, schema: &lakeward_core::TableSchema) -> Vec<Vec<(String, Option<String>)>> {
+fn texts(
+    batch: &RecordBatch,
+    schema: &lakeward_core::TableSchema,
+) -> Vec<Vec<(String, Option<String>)>> {
     (0..batch.num_rows())
         .map(|row| {
             schema
@@ -265,7 +269,10 @@ pub struct Harness {
 
 impl Harness {
     pub fn new(server: &Server, tables: &str) -> Self {
-        let _ = tracing_subscriber::fmt().with_test_writer().with_env_filter("lakeward=info").try_init();
+        let _ = tracing_subscriber::fmt()
+            .with_test_writer()
+            .with_env_filter("lakeward=info")
+            .try_init();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -378,14 +385,14 @@ impl Harness {
         })
     }
 
-    pub fn run_until(
-        &mut self,
-        patience: Duration,
-        done: impl Fn(&Self) -> bool,
-    ) -> Result<()> {
+    pub fn run_until(&mut self, patience: Duration, done: impl Fn(&Self) -> bool) -> Result<()> {
         let end = Instant::now() + patience;
         while !done(self) {
-            assert!(Instant::now() < end, "not done in {patience:?}; offset {:?}", self.model.offset);
+            assert!(
+                Instant::now() < end,
+                "not done in {patience:?}; offset {:?}",
+                self.model.offset
+            );
             self.step()?;
         }
         Ok(())
@@ -440,9 +447,7 @@ impl Harness {
 
 /// Text rows for comparison.
 pub fn rows(rows: &[&[&str]]) -> Vec<Vec<Option<String>>> {
-    rows.iter()
-        .map(|r| r.iter().map(|v| (*v != "NULL").then(|| v.to_string())).collect())
-        .collect()
+    rows.iter().map(|r| r.iter().map(|v| (*v != "NULL").then(|| v.to_string())).collect()).collect()
 }
 
 /// The source's own answer, sorted as the model's rows are.
