@@ -17,6 +17,17 @@ pub fn target_folder() -> Result<PathBuf> {
 /// `cargo …` in the workspace.
 pub fn cargo(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // What cargo told this program about itself is not for the next one: build scripts that look at it would run again,
+    // and half of the libraries would be built anew.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_")
+            || text.starts_with("CARGO_MANIFEST_")
+            || ["LD_LIBRARY_PATH", "RUST_RECURSION_COUNT"].contains(&&*text)
+        {
+            command.env_remove(&name);
+        }
+    }
     command
         .args(arguments)
         .current_dir(cache::workspace())
