@@ -109,6 +109,11 @@ pub async fn create_statement(
 ) -> Result<Option<String>> {
     match connection.query(&format!("SHOW CREATE TABLE {}", name(table))).await {
         // MariaDB shows a sequence as a table.
+        Ok(row) if row.value("Create Table").is_some_and(keeps_history) => Err(Error::config(
+            "the table keeps its own history (WITH SYSTEM VERSIONING), whose rows cannot be told from others in the log; \
+             leave it out with tables.exclude",
+        )
+        .with("table", table)),
         Ok(row) => Ok(row
             .value("Create Table")
             .filter(|sql| !sql.contains(") ENGINE=") || !sql.contains(" SEQUENCE=1"))
@@ -116,6 +121,12 @@ pub async fn create_statement(
         Err(WireError::Server { code: NO_TABLE | NO_DATABASE, .. }) => Ok(None),
         Err(e) => Err(failure(e, "could not read a table's definition").with("table", table)),
     }
+}
+
+/// Row events of such a table carry hidden columns and the rows of its past.
+fn keeps_history(create_table: &str) -> bool {
+    let options = create_table.rfind("\n) ").and_then(|at| create_table.get(at..));
+    options.is_some_and(|options| options.contains(" WITH SYSTEM VERSIONING"))
 }
 
 pub const NO_DATABASE: u16 = 1049;
@@ -139,4 +150,19 @@ pub async fn database_charsets(connection: &mut Connection) -> Result<Vec<(Strin
 /// A table's name as SQL takes it.
 pub fn name(table: &TableId) -> String {
     format!("{}.{}", quoted(&table.namespace), quoted(&table.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::keeps_history;
+
+    #[test]
+    fn only_the_table_option_counts() {
+        assert!(keeps_history(
+            "CREATE TABLE `t` (\n  `a` int\n) ENGINE=InnoDB WITH SYSTEM VERSIONING"
+        ));
+        assert!(!keeps_history(
+            "CREATE TABLE `t` (\n `a` int COMMENT ' WITH SYSTEM VERSIONING'\n) ENGINE=InnoDB"
+        ));
+    }
 }

@@ -292,7 +292,15 @@ impl Source for MysqlSource {
             None => self.fresh(&mut connection, &facts, &open).await?,
             Some(state) => {
                 let state: ReaderState = state.to_json()?;
-                self.restored(&mut connection, &facts, &open, state).await?
+                if open.resnapshot.iter().any(|wanted| wanted == "*") {
+                    // Nothing of the log before now is needed, and it may be gone.
+                    let era = state.offset.era + 1;
+                    let mut core = self.fresh(&mut connection, &facts, &open).await?;
+                    core.boundary.era = era;
+                    core
+                } else {
+                    self.restored(&mut connection, &facts, &open, state).await?
+                }
             }
         };
         let cascades = check::cascading_children(&mut connection, &self.selector).await?;
