@@ -1,3 +1,5 @@
+//! Tests of the pipeline file as a whole: sections, unknown keys, secrets, routes.
+
 use super::section::tests::Fake;
 use super::*;
 use lakeward_core::TableId;

@@ -1,3 +1,5 @@
+//! Tests of the character sets against what the servers make of the same bytes.
+
 use super::*;
 use xxhash_rust::xxh3::Xxh3;
 

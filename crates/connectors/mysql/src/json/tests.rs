@@ -1,3 +1,5 @@
+//! Tests of JSON: printing, damaged documents, partial updates.
+
 use super::*;
 use proptest::prelude::*;
 

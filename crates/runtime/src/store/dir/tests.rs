@@ -1,3 +1,5 @@
+//! Tests of the state directory: damage, fallback, other pipelines, locks.
+
 use lakeward_core::{ErrorKind, Offset, PipelineId, SplitId, State};
 use tempfile::TempDir;
 
