@@ -63,9 +63,9 @@ impl MysqlReader {
         Ok(())
     }
 
-    /// Another server has taken over: its files count anew.
+    /// The stored file means nothing here, since another server has taken over or its logs were reset: files count anew.
     fn on_moved(&mut self, facts: &ServerFacts) -> Result<()> {
-        info!(server = %facts.identity, "going on at another server, by GTID");
+        info!(server = %facts.identity, "the stored log file is not one of this server's; going on by GTID");
         let core = &mut self.core;
         let before = core.boundary.position_of(&core.boundary.at);
         core.boundary.server = facts.identity.clone();
