@@ -1,8 +1,9 @@
 //! Records as bytes: for held rows in checkpoint state, spilled rows on disk, and frames between processes.
 //!
-//! A frame is `kind: u8 | header length: u32 LE | header: JSON | body length: u64 LE | body`. The body of data is the row
-//! kinds, one byte each, followed by an Arrow IPC stream with one batch; the body of a committable is its payload. Frames
-//! can be concatenated.
+//! A frame is `kind: u8 | header length: u32 LE | header: JSON | body length: u64 LE | body | XXH3-64 of all that: u64 LE`.
+//! The body of data is the row kinds, one byte each, followed by an Arrow IPC stream with one batch; the body of a
+//! committable is its payload. Frames can be concatenated. The checksum is looked at first, since Arrow's reader trusts
+//! what it reads and panics on damaged bytes.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     Committable, DataChange, Error, Result, RowKind, Segment, StreamRecord, TableId, TableSchema,
@@ -87,13 +89,17 @@ pub fn encode(record: &StreamRecord, out: &mut Vec<u8>) -> Result<()> {
 /// # Errors
 /// `Bug` when the bytes are no frame: they were damaged or written by a newer version.
 pub fn decode(input: &mut &[u8]) -> Result<Option<StreamRecord>> {
-    let Some((&kind, rest)) = input.split_first() else { return Ok(None) };
-    let mut rest = rest;
+    let whole = *input;
+    let Some((&kind, mut rest)) = whole.split_first() else { return Ok(None) };
     let header_length = u32::from_le_bytes(take_array(&mut rest)?) as usize;
     let header = take(&mut rest, header_length)?;
     let body_length =
         usize::try_from(u64::from_le_bytes(take_array(&mut rest)?)).map_err(|_| damaged())?;
     let body = take(&mut rest, body_length)?;
+    let content = &whole[..whole.len() - rest.len()];
+    if u64::from_le_bytes(take_array(&mut rest)?) != xxh3_64(content) {
+        return Err(damaged());
+    }
     *input = rest;
     let record = match kind {
         DATA => StreamRecord::Data(decode_data(header, body)?),
@@ -151,11 +157,14 @@ fn frame<H: Serialize>(kind: u8, header: &H, body: &[u8], out: &mut Vec<u8>) -> 
         .map_err(|e| Error::bug("could not encode a record's header").with_source(e))?;
     let length =
         u32::try_from(header.len()).map_err(|_| Error::bug("a record's header is too large"))?;
+    let start = out.len();
     out.push(kind);
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(&header);
     out.extend_from_slice(&(body.len() as u64).to_le_bytes());
     out.extend_from_slice(body);
+    let checksum = xxh3_64(&out[start..]);
+    out.extend_from_slice(&checksum.to_le_bytes());
     Ok(())
 }
 
@@ -288,7 +297,7 @@ mod tests {
             }
             let at = flip.index(bytes.len());
             bytes[at] ^= 0xff;
-            let _ = decode(&mut bytes.as_slice());
+            prop_assert!(decode(&mut bytes.as_slice()).is_err());
         }
     }
 
