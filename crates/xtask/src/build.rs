@@ -53,7 +53,9 @@ pub fn run(command: &mut Command) -> Result<()> {
 #[cfg_attr(not(feature = "servers"), allow(dead_code))]
 pub fn lakeward(profile: Profile) -> Result<PathBuf> {
     let (arguments, folder): (&[&str], _) = match profile {
-        Profile::Dev => (&["build", "--package", "lakeward"], "debug"),
+        // Of the workspace, not of the package alone: cargo then gives the libraries the same features as for the tests,
+        // and builds them once.
+        Profile::Dev => (&["build", "--workspace", "--bin", "lakeward"], "debug"),
         Profile::Release => (
             &[
                 "build",
@@ -83,12 +85,18 @@ pub enum Profile {
 /// Starts this command once more, built with a database client.
 #[cfg(not(feature = "servers"))]
 pub fn again_with_servers() -> Result<()> {
-    let mut command = cargo(&["run", "--quiet", "--package", "xtask", "--features", "servers"])?;
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if arguments.first().is_some_and(|command| command == "bench") {
+    let mut build = cargo(&["build", "--quiet", "--bin", "xtask", "--features", "xtask/servers"])?;
+    let folder = if arguments.first().is_some_and(|command| command == "bench") {
         // What it compares with has to be as fast as it can be.
-        command.arg("--release");
-    }
-    let status = command.arg("--").args(arguments).status()?;
+        build.args(["--package", "xtask", "--release"]);
+        "release"
+    } else {
+        build.arg("--workspace");
+        "debug"
+    };
+    run(&mut build)?;
+    let status =
+        Command::new(target_folder()?.join(folder).join("xtask")).args(arguments).status()?;
     std::process::exit(status.code().unwrap_or(1));
 }

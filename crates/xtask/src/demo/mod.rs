@@ -48,10 +48,10 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     let mut lakeward = Lakeward::of_binary(binary.clone(), &folder, &pipeline)?;
     let (_, took) = timed(|| {
         lakeward.start()?;
-        lakeward.wait("streaming", Duration::from_secs(600))
+        lakeward.wait("caught-up", Duration::from_secs(600))
     })?;
     let rate = rows as f64 / took;
-    note(&format!("all of it in {took:.1} s: {} rows/s", grouped(rate as u64)));
+    note(&format!("all of it committed after {took:.1} s: {} rows/s", grouped(rate as u64)));
 
     step("Live traffic, changes of the schema, and a kill -9 in the middle of it");
     live(&server, &mut lakeward, options.seconds)?;
