@@ -105,6 +105,7 @@ impl JobListener for ReadAnew {
     }
 
     fn table_paused(&self, _: &TableId, _: &Error) {}
+    fn table_resumed(&self, _: &TableId) {}
 
     fn schema_changed(&self, _: &TableId, _: &str) {}
 }

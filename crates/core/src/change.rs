@@ -106,3 +106,12 @@ pub struct SchemaEvent {
     /// When the source committed it, in milliseconds since the epoch.
     pub commit_ms: i64,
 }
+
+impl SchemaEvent {
+    /// After it, nothing of the table's earlier rows counts: a table that was left out because of them is taken in again.
+    pub fn starts_anew(&self) -> bool {
+        let anew =
+            |c: &SchemaChange| matches!(c, SchemaChange::DropTable | SchemaChange::ResetTable);
+        self.changes.iter().any(anew)
+    }
+}

@@ -70,6 +70,8 @@ pub trait JobListener: Send + Sync {
     fn epoch_committed(&self, epoch: &EpochCommitted);
     /// The table is left out from here on; the others go on.
     fn table_paused(&self, table: &TableId, error: &Error);
+    /// A table that was left out has begun anew.
+    fn table_resumed(&self, table: &TableId);
     /// A schema change was applied to the sink.
     fn schema_changed(&self, table: &TableId, what: &str);
 }

@@ -55,6 +55,18 @@ pub trait Operator: Send {
         Ok(())
     }
 
+    /// True while the last call has more to emit than it put out: [`Operator::emit_more`] is called next, and nothing else
+    /// until this is false. So what one call emits stays bounded, and is sent before more of it is made.
+    fn has_more(&self) -> bool {
+        false
+    }
+
+    /// Emits the next part.
+    async fn emit_more(&mut self, out: &mut Collector) -> Result<()> {
+        let _ = out;
+        Ok(())
+    }
+
     /// The barrier has arrived from every input: emit everything that belongs before it.
     async fn prepare_snapshot(
         &mut self,

@@ -114,6 +114,15 @@ impl Operator for CheckCommitSink {
         match record {
             StreamRecord::Committed(report) => self.committed(report).await,
             StreamRecord::Failure(failure) => self.failed(failure),
+            // A committer says it of a table that had failed.
+            StreamRecord::Schema(event) => {
+                if self.paused.remove(&event.table.to_string()).is_some() {
+                    tracing::info!(table = %event.table, "the table is no longer paused");
+                    self.context.listener.table_resumed(&event.table);
+                    self.count();
+                }
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lakeward_core::{
     CheckpointId, Collector, Committable, Committer, Counter, DdlId, Epoch, EpochCommitted, Error,
-    Gauge, MarkStage, Offset, Offsets, Operator, OperatorContext, Progress, Result, SchemaChange,
-    SchemaEvent, Sink, Source, SplitId, State, StreamRecord, TableFailure, TableId, Target,
+    Gauge, MarkStage, Offset, Offsets, Operator, OperatorContext, Progress, Result, SchemaEvent,
+    Sink, Source, SplitId, State, StreamRecord, TableFailure, TableId, Target,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +30,8 @@ pub struct DynamicFilesCommitter {
     /// Writers that passed on a mark, and the barrier behind the last of them.
     marks: BTreeMap<DdlId, MarkSeen>,
     failed: BTreeSet<TableId>,
+    /// The DDL with which each table last began anew.
+    renewed: BTreeMap<TableId, DdlId>,
     commits: Counter,
     commit_ms: Gauge,
 }
@@ -76,6 +78,7 @@ impl DynamicFilesCommitter {
             pending: Vec::new(),
             marks: BTreeMap::new(),
             failed: BTreeSet::new(),
+            renewed: BTreeMap::new(),
             commits,
             commit_ms,
         }
@@ -190,16 +193,13 @@ impl DynamicFilesCommitter {
         seen.writers.insert(writer);
     }
 
-    fn schema(&mut self, event: &SchemaEvent) {
-        // The rows before a DROP or a reset are committed by now (the handler waited for it); what a writer had
-        // completed for a table that is gone must not reach the one that takes its name.
-        let gone = event
-            .changes
-            .iter()
-            .any(|c| matches!(c, SchemaChange::DropTable | SchemaChange::ResetTable));
-        if gone && let Some(lost) = self.current.tables.remove(&event.table) {
-            let rows: u64 = lost.iter().map(|c| c.rows).sum();
-            tracing::debug!(table = %event.table, rows, "files of a dropped table are left uncommitted");
+    /// A table that begins anew is taken in again. Every writer says so, before its first rows of it; the first one counts.
+    fn schema(&mut self, event: SchemaEvent, out: &mut Collector) {
+        if event.starts_anew() && self.renewed.get(&event.table) != Some(&event.id) {
+            self.renewed.insert(event.table.clone(), event.id.clone());
+            if self.failed.remove(&event.table) {
+                out.emit(Target::All, StreamRecord::Schema(event));
+            }
         }
     }
 
@@ -285,7 +285,7 @@ impl Operator for DynamicFilesCommitter {
                     self.mark(mark.ddl, writer);
                 }
             }
-            StreamRecord::Schema(event) => self.schema(&event),
+            StreamRecord::Schema(event) => self.schema(event, out),
             StreamRecord::Failure(failure) => {
                 self.forget(&failure.table);
                 out.emit(Target::All, StreamRecord::Failure(failure));

@@ -104,7 +104,8 @@ impl DynamicStreamWriter {
                     table.dirty = false;
                     emit(committables, out);
                 }
-                Err(error) => return self.fail(&id, error, out),
+                // Left out from here on; a DDL that takes the table in again must not wait for this writer.
+                Err(error) => self.fail(&id, error, out)?,
             }
         }
         let (context, writer) = (&self.context, self.context.index);
@@ -128,8 +129,12 @@ impl DynamicStreamWriter {
         } else if let Some(table) = self.tables.get_mut(&event.table) {
             table.writer.table_changed().await.map_err(|e| e.with("table", &event.table))?;
         }
-        // The owner in the next stage needs it once, not from every writer.
-        if self.context.index == 0 {
+        let anew = event.starts_anew();
+        if anew {
+            self.failed.remove(&event.table);
+        }
+        // The owner in the next stage needs it once; but where a table begins anew, before the first rows of every writer.
+        if self.context.index == 0 || anew {
             let target = Target::Hash(event.table.stable_hash());
             out.emit(target, StreamRecord::Schema(event));
         }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lakeward_core::{
-    CheckpointId, Collector, Operator, Result, State, StreamRecord, TableId, Target,
+    CheckpointId, Collector, Error, Operator, Result, State, StreamRecord, TableFailure, TableId,
+    Target,
 };
 
 use crate::merge::MergedTable;
@@ -38,6 +39,7 @@ impl Operator for Router {
         let table = match &record {
             StreamRecord::Data(change) => &change.table,
             StreamRecord::Schema(event) => &event.table,
+            StreamRecord::Failure(failure) => &failure.table,
             _ => {
                 out.emit(Target::All, record);
                 return Ok(());
@@ -57,6 +59,15 @@ impl Operator for Router {
                     if let Some(event) = merged.schema(event.clone(), target.shard_key)? {
                         out.emit(hash, StreamRecord::Schema(event));
                     }
+                }
+                // Of several tables in one, the failed one takes the whole with it: nobody could tell what is missing.
+                StreamRecord::Failure(failure) => {
+                    let failure = TableFailure {
+                        table: merged.target.clone(),
+                        error: Error::new(failure.error.kind(), failure.error.to_string())
+                            .with("source_table", &failure.table),
+                    };
+                    out.emit(hash, StreamRecord::Failure(failure));
                 }
                 _ => {}
             }

@@ -54,6 +54,7 @@ impl SuccessMarks for World {
 impl JobListener for World {
     fn epoch_committed(&self, _: &EpochCommitted) {}
     fn table_paused(&self, _: &TableId, _: &Error) {}
+    fn table_resumed(&self, _: &TableId) {}
     fn schema_changed(&self, _: &TableId, _: &str) {}
 }
 
@@ -310,4 +311,42 @@ async fn repeated_ddl_is_dropped_and_ddl_of_untouched_tables_runs_at_once() {
     h.process(ddl("t", 9, comment()), &mut out).await.unwrap();
     assert_eq!(said(&mut out), ["ddl 9 of t"]);
     assert_eq!(world.applied.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_long_queue_is_let_go_in_parts_and_nothing_of_it_is_overtaken() {
+    let world = Arc::new(World::default());
+    let (mut h, mut out) = handler(&world, 1, 1, None).await;
+    h.process(rows("t", 0..1), &mut out).await.unwrap();
+    h.process(ddl("t", 5, comment()), &mut out).await.unwrap();
+    const BATCH: i32 = 1 << 20;
+    const BATCHES: i32 = 12;
+    for n in 0..BATCHES {
+        h.process(rows("t", n * BATCH..(n + 1) * BATCH), &mut out).await.unwrap();
+    }
+    said(&mut out);
+    let id = DdlId { table: TableId::new("d", "t"), position: Position { hi: 1, lo: 5 } };
+    world.leave(&id, 1, MarkStage::FilesComplete, 0).unwrap();
+    h.tick(&mut out).await.unwrap();
+    let mut parts = Vec::new();
+    loop {
+        let part: Vec<i32> = out
+            .drain()
+            .filter_map(|(_, record)| match record {
+                StreamRecord::Data(c) => {
+                    let ids = c.rows.column(0).as_any().downcast_ref::<Int32Array>().unwrap();
+                    Some(ids.value(0) / BATCH)
+                }
+                _ => None,
+            })
+            .collect();
+        assert!(part.len() <= 3, "{} batches of 4 MB at once", part.len());
+        parts.extend(part);
+        if !h.has_more() {
+            break;
+        }
+        h.emit_more(&mut out).await.unwrap();
+    }
+    assert_eq!(parts, (0..BATCHES).collect::<Vec<_>>());
+    assert!(!h.holds());
 }

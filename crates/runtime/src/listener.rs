@@ -85,6 +85,13 @@ impl JobListener for AttemptListener {
         }
     }
 
+    fn table_resumed(&self, name: &TableId) {
+        self.status.update(|status| table(status, name.to_string()).paused = None);
+        if let Some(next) = &self.next {
+            next.table_resumed(name);
+        }
+    }
+
     fn schema_changed(&self, name: &TableId, what: &str) {
         tracing::debug!(table = %name, "schema changed: {what}");
         self.status.update(|status| {

@@ -217,10 +217,15 @@ impl OperatorTask {
     }
 
     async fn send(&mut self, out: &mut Collector) -> Result<()> {
-        for (target, record) in out.drain() {
-            self.signals.status.emitted(&record);
-            self.outputs.emit(target, record).await?;
+        loop {
+            for (target, record) in out.drain() {
+                self.signals.status.emitted(&record);
+                self.outputs.emit(target, record).await?;
+            }
+            if !self.operator.has_more() {
+                return Ok(());
+            }
+            self.operator.emit_more(out).await?;
         }
-        Ok(())
     }
 }

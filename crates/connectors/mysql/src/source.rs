@@ -197,6 +197,10 @@ impl MysqlSource {
                     Run::Lanes(lanes.into_iter().map(Lane::new).collect())
                 }
                 SnapshotState::Whole => Run::Whole(Whole::Ready { reset: true }),
+                SnapshotState::LeftOut => {
+                    slot.phase = Phase::LeftOut;
+                    Run::Done
+                }
                 SnapshotState::Pending => {
                     slot.phase = Phase::Asked;
                     Run::Done

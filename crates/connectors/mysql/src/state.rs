@@ -46,6 +46,8 @@ pub enum SnapshotState {
     Lanes(Vec<LaneState>),
     /// Read in one transaction, which a restart has ended: it begins anew, after a `ResetTable`.
     Whole,
+    /// Nothing is read of it: it failed.
+    LeftOut,
 }
 
 /// A range of keys that is read chunk by chunk.

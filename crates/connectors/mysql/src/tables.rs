@@ -26,6 +26,8 @@ pub enum Phase {
         found: Option<Found>,
     },
     Active,
+    /// Its rows or its shape cannot be read. Its changes are passed over until it is read anew or dropped.
+    LeftOut,
 }
 
 /// A table as the catalog has it.
@@ -157,7 +159,11 @@ impl TableSlot {
     }
 
     pub fn is_done(&self) -> bool {
-        self.is_active() && matches!(self.run, Run::Done)
+        self.is_left_out() || self.is_active() && matches!(self.run, Run::Done)
+    }
+
+    pub fn is_left_out(&self) -> bool {
+        matches!(self.phase, Phase::LeftOut)
     }
 
     /// The earliest place where a chunk that is out was registered; `None` when none is out.
@@ -190,6 +196,9 @@ impl TableSlot {
     }
 
     pub fn snapshot_state(&self) -> SnapshotState {
+        if self.is_left_out() {
+            return SnapshotState::LeftOut;
+        }
         if !self.is_active() {
             return match self.intent.snapshot {
                 true => SnapshotState::Pending,

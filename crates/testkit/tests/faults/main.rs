@@ -6,4 +6,5 @@ mod logs;
 mod network;
 mod scene;
 mod signals;
+mod tables;
 mod writers;

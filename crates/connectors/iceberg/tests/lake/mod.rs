@@ -51,6 +51,7 @@ impl CheckpointRequester for Nobody {
 impl JobListener for Nobody {
     fn epoch_committed(&self, _: &EpochCommitted) {}
     fn table_paused(&self, _: &TableId, _: &Error) {}
+    fn table_resumed(&self, _: &TableId) {}
     fn schema_changed(&self, _: &TableId, _: &str) {}
 }
 

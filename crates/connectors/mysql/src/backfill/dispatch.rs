@@ -190,6 +190,11 @@ impl Backfill {
             }
             _ => true,
         };
+        if fatal && error.kind().is_of_table() {
+            let table = slot.id.clone();
+            core.leave_out(&table, error);
+            return Ok(());
+        }
         if fatal {
             return Err(error);
         }

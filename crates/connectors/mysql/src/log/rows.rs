@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use lakeward_core::{DataChange, Error, Progress, Result, Segment, StreamRecord, TableId, Target};
+use lakeward_core::{
+    DataChange, Error, Progress, Result, Segment, StreamRecord, TableFailure, TableId, Target,
+};
 use tracing::warn;
 
 use super::{BATCH_BYTES, BATCH_ROWS, LogCore, Route};
@@ -11,7 +13,7 @@ use crate::binlog::{DecoderState, Event, EventBody, RowsEvent, TableMap, parse_e
 use crate::offset::split;
 use crate::rows::{RowPlan, TableBuilder};
 use crate::selector::is_ghost;
-use crate::tables::{OpenBuilder, TableSlot};
+use crate::tables::{Intent, OpenBuilder, Phase, Run, TableSlot};
 use crate::transaction::{Control, Group, GroupRows, control_of};
 
 impl LogCore {
@@ -65,7 +67,13 @@ impl LogCore {
             Some(Route::Table { plan, .. }) if plan.is_for(map) => return Ok(()),
             _ => {}
         }
-        let route = self.route_of(map)?;
+        let route = match self.route_of(map) {
+            Err(e) if e.kind().is_of_table() => {
+                self.leave_out(&TableId::new(map.database, map.table), e);
+                Route::Ignored
+            }
+            route => route?,
+        };
         self.maps.insert(map.table_id, route);
         Ok(())
     }
@@ -113,16 +121,26 @@ impl LogCore {
             return Ok(());
         };
         let (table, plan) = (table.clone(), plan.clone());
+        match self.take_rows(&table, &plan, rows) {
+            Err(e) if e.kind().is_of_table() => {
+                self.leave_out(&table, e);
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    fn take_rows(&mut self, table: &TableId, plan: &RowPlan, rows: &RowsEvent<'_>) -> Result<()> {
         let Some(group) = &self.group else { return Ok(()) };
         let segment = Segment { end: 0, position: group.position, commit_ms: group.commit_ms };
-        let Some(i) = self.tables.find(&table) else { return Ok(()) };
+        let Some(i) = self.tables.find(table) else { return Ok(()) };
         if self.is_covered(&self.tables.slots[i], group) {
             return Ok(());
         }
         let mut cursor = plan.rows(rows)?;
         while !cursor.is_done() {
             if self.tables.slots[i].builder.is_none() {
-                let Some(version) = self.history.get(&table) else { return Ok(()) };
+                let Some(version) = self.history.get(table) else { return Ok(()) };
                 let builder = TableBuilder::new(&version.shape, version.schema.clone())?;
                 self.tables.slots[i].builder = Some(OpenBuilder {
                     schema: version.schema.clone(),
@@ -150,6 +168,27 @@ impl LogCore {
             self.flush_all()?;
         }
         Ok(())
+    }
+
+    /// The table cannot be copied any further. The pipeline decides whether the others go on.
+    pub fn leave_out(&mut self, table: &TableId, error: Error) {
+        if self.tables.find(table).is_none() {
+            let intent = Intent { snapshot: true, reset: true };
+            self.tables.insert(TableSlot::new(table.clone(), intent, self.metrics.table(table)));
+        }
+        let Some(slot) = self.tables.get_mut(table) else { return };
+        slot.phase = Phase::LeftOut;
+        slot.void_chunks();
+        slot.run = Run::Done;
+        slot.builder = None;
+        for route in self.maps.values_mut() {
+            if matches!(route, Route::Table { table: of, .. } if of == table) {
+                *route = Route::Ignored;
+            }
+        }
+        self.changed = true;
+        let failure = TableFailure { table: table.clone(), error: self.here(error) };
+        self.out.push((Target::Hash(table.stable_hash()), StreamRecord::Failure(failure)));
     }
 
     /// True where the table has the group's rows already.

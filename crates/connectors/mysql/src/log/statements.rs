@@ -58,7 +58,12 @@ impl LogCore {
         };
         for statement in read(&text, &mode, database)? {
             if let Statement::Dml { table } = &statement {
-                self.refuse_dml(table.as_ref(), &query.database)?;
+                if let Err(e) = self.refuse_dml(table.as_ref(), &query.database) {
+                    match table {
+                        Some(table) => self.leave_out(table, e),
+                        None => return Err(e),
+                    }
+                }
                 continue;
             }
             self.note_ddl(&statement);
@@ -163,17 +168,26 @@ impl LogCore {
         if let Some(slot) = self.tables.get_mut(&table)
             && !slot.is_active()
         {
+            if slot.is_left_out()
+                && event.after.is_none()
+                && event.changes == [SchemaChange::DropTable]
+            {
+                let announced = slot.announced;
+                self.tables.remove(&table);
+                return if announced { self.emit_schema(event) } else { Ok(()) };
+            }
             // The catalog is being asked: its answer counts, unless this is newer.
             slot.last_ddl = Some(here);
             return Ok(());
         }
         if !self.schema_changes && event.before.is_some() {
-            return Err(Error::schema_incompatible(
+            let error = Error::schema_incompatible(
                 "the table's schema changed while `schema-change.enabled` is false; change the target by hand and start over \
                  with a new snapshot of the table, or turn the option on",
             )
-            .with("table", &table)
-            .with("change", event.changes.first().map_or("none", SchemaChange::kind)));
+            .with("change", event.changes.first().map_or("none", SchemaChange::kind));
+            self.leave_out(&table, error);
+            return Ok(());
         }
         if self.tables.find(&table).is_none() {
             let intent = Intent { snapshot: false, reset: false };

@@ -1,0 +1,133 @@
+//! One table fails: alone with `table-error: pause`, and it can be taken in again.
+
+use std::time::Duration;
+
+use crate::scene::{Scene, eventually, own_server, shared_server};
+
+const TWO_TABLES: &[&str] = &[
+    "CREATE TABLE bad(id INT PRIMARY KEY, v INT)",
+    "CREATE TABLE good(id INT PRIMARY KEY, v INT)",
+    "INSERT INTO bad VALUES(1, 1), (2, 2)",
+    "INSERT INTO good VALUES(1, 1)",
+];
+
+fn paused(scene: &Scene) -> bool {
+    let (_, status) = scene.lakeward.command(&["status", "pipeline.yaml", "--json"]).unwrap();
+    status.replace(' ', "").contains("\"state\":\"paused\"")
+}
+
+fn expect_paused(scene: &Scene) {
+    eventually("the table is paused", Duration::from_secs(30), || paused(scene));
+}
+
+/// The table that failed is left out, also by a run that was killed; the other goes on; read anew, both are whole.
+fn fails_alone_and_comes_back(mut scene: Scene, failing: &[&str]) {
+    scene.start_streaming();
+    scene.catch_up();
+    scene.session.run_all(failing.iter().copied()).unwrap();
+    expect_paused(&scene);
+    scene.session.run("INSERT INTO bad(id) VALUES(10)").unwrap();
+    scene.session.run("INSERT INTO good VALUES(2, 2)").unwrap();
+    scene.catch_up();
+    assert_eq!(scene.ids("good"), [1, 2]);
+    assert_eq!(scene.ids("bad"), [1, 2]);
+
+    scene.lakeward.kill().unwrap();
+    scene.start_streaming();
+    scene.session.run("INSERT INTO good VALUES(3, 3)").unwrap();
+    scene.catch_up();
+    expect_paused(&scene);
+    assert_eq!(scene.ids("good"), [1, 2, 3]);
+    scene.lakeward.stop().unwrap();
+
+    let anew = format!("--resnapshot={}.bad", scene.database);
+    scene.lakeward.start_with(&[&anew]).unwrap();
+    scene.lakeward.wait_streaming().unwrap();
+    scene.session.run("INSERT INTO bad(id) VALUES(11)").unwrap();
+    scene.catch_up();
+    assert!(!paused(&scene));
+    scene.assert_equal();
+    // And what it is after another start does not depend on the past.
+    scene.lakeward.stop().unwrap();
+    scene.start_streaming();
+    scene.session.run("INSERT INTO bad(id) VALUES(12)").unwrap();
+    scene.catch_up();
+    assert!(!paused(&scene));
+    scene.assert_equal();
+    scene.lakeward.stop().unwrap();
+}
+
+#[test]
+fn a_table_that_the_source_cannot_read_fails_alone() {
+    let Some(server) = shared_server() else { return };
+    let scene = Scene::with(server, "pause_source", TWO_TABLES, |pipeline| {
+        pipeline.set("pipeline", "table-error", "pause")
+    });
+    fails_alone_and_comes_back(
+        scene,
+        &[
+            "SET SESSION binlog_format = STATEMENT",
+            "UPDATE bad SET v = v + 1",
+            "SET SESSION binlog_format = ROW",
+        ],
+    );
+}
+
+#[test]
+fn a_table_whose_change_the_policy_refuses_fails_alone() {
+    let Some(server) = shared_server() else { return };
+    let scene = Scene::with(server, "pause_policy", TWO_TABLES, |pipeline| {
+        pipeline
+            .set("pipeline", "table-error", "pause")
+            .set("pipeline", "schema.change.behavior", "exception")
+            .set("pipeline", "parallelism", "2")
+    });
+    fails_alone_and_comes_back(scene, &["ALTER TABLE bad DROP COLUMN v"]);
+}
+
+#[test]
+fn without_pause_a_table_that_cannot_be_read_stops_the_pipeline() {
+    let Some(server) = own_server() else { return };
+    let mut scene = Scene::new(&server, "no_pause", TWO_TABLES);
+    scene.start_streaming();
+    scene.catch_up();
+    scene
+        .session
+        .run_all(["SET SESSION binlog_format = STATEMENT", "UPDATE bad SET v = v + 1"])
+        .unwrap();
+    scene.expect_loud(&["statement"]);
+    let log = scene.lakeward.log();
+    assert!(log.contains("no_pause.bad"), "the table is not named: {log}");
+}
+
+/// A paused table that is dropped at the source is dropped; another one of its name is a table like any other.
+#[test]
+fn a_paused_table_can_be_dropped_and_made_again() {
+    let Some(server) = shared_server() else { return };
+    let mut scene = Scene::with(server, "pause_drop", TWO_TABLES, |pipeline| {
+        pipeline.set("pipeline", "table-error", "pause")
+    });
+    scene.start_streaming();
+    scene.catch_up();
+    scene
+        .session
+        .run_all([
+            "SET SESSION binlog_format = STATEMENT",
+            "UPDATE bad SET v = v + 1",
+            "SET SESSION binlog_format = ROW",
+        ])
+        .unwrap();
+    expect_paused(&scene);
+    scene
+        .session
+        .run_all([
+            "DROP TABLE bad",
+            "CREATE TABLE bad(id INT PRIMARY KEY, name VARCHAR(10))",
+            "INSERT INTO bad VALUES(7, 'seven')",
+        ])
+        .unwrap();
+    scene.catch_up();
+    assert!(!paused(&scene));
+    scene.assert_equal();
+    scene.lakeward.stop().unwrap();
+}
