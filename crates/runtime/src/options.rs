@@ -64,7 +64,7 @@ impl JobOptions {
             checkpoint_report_after: Duration::from_secs(60),
             restart: RestartStrategy::default(),
             source_parallelism: 1,
-            memory_bytes: 256 << 20,
+            memory_bytes: 128 << 20,
             resnapshot: Vec::new(),
             metrics: MetricGroup::default(),
             clock: Arc::new(SystemClock),

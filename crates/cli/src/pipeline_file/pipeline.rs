@@ -59,7 +59,7 @@ pub struct PipelineConfig {
 
     /// What rows on their way and in unfinished files may take. Lookup structures of large tables come on top.
     #[serde(default = "default_memory")]
-    #[schemars(extend("default" = "256mb"))]
+    #[schemars(extend("default" = "128mb"))]
     pub memory: ByteSize,
 
     /// What happens after a failure that another attempt may cure.
@@ -179,7 +179,7 @@ fn default_http_address() -> String {
 }
 
 fn default_memory() -> ByteSize {
-    ByteSize(256 << 20)
+    ByteSize(128 << 20)
 }
 
 fn default_initial_backoff() -> Interval {

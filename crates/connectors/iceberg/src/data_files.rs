@@ -10,6 +10,7 @@ use iceberg::spec::{PartitionSpecRef, SchemaRef, Struct};
 use lakeward_core::{Error, ErrorKind, Result, ResultExt};
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
 
 use crate::NewDataFile;
 use crate::names::FileNames;
@@ -67,8 +68,12 @@ impl DataFileOptions {
         Ok(self)
     }
 
-    pub(crate) fn writer_properties(&self) -> WriterProperties {
-        WriterProperties::builder()
+    /// `without_dictionary`: columns whose values hardly repeat, so that building a dictionary would only cost time.
+    pub(crate) fn writer_properties(&self, without_dictionary: &[ColumnPath]) -> WriterProperties {
+        let builder = without_dictionary.iter().fold(WriterProperties::builder(), |b, column| {
+            b.set_column_dictionary_enabled(column.clone(), false)
+        });
+        builder
             .set_compression(self.compression)
             .set_max_row_group_row_count(None)
             .set_max_row_group_bytes(Some(self.row_group_bytes.max(1)))
@@ -216,7 +221,9 @@ impl DataFiles {
         if !self.open.contains_key(&partition) {
             let path = self.new_path(&partition, names);
             let (file_io, schema, options) = (&self.file_io, &self.schema, &self.options);
-            let file = OpenFile::create(file_io, path, partition.clone(), schema, options).await?;
+            let file =
+                OpenFile::create(file_io, path, partition.clone(), schema, options, Some(batch))
+                    .await?;
             self.open.insert(partition.clone(), file);
         }
         let file = self.open.get_mut(&partition).expect("was just opened");

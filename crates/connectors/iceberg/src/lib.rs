@@ -11,6 +11,7 @@ mod committer;
 pub mod config;
 mod data_file_record;
 pub mod data_files;
+mod distinct;
 pub mod epochs;
 pub mod faults;
 mod file_metrics;

@@ -20,6 +20,7 @@ use parquet::errors::ParquetError;
 
 use crate::NewDataFile;
 use crate::data_files::DataFileOptions;
+use crate::distinct::distinct_columns;
 use crate::file_metrics::FileMetrics;
 use crate::types;
 
@@ -43,12 +44,14 @@ pub(crate) struct OpenFile {
 }
 
 impl OpenFile {
+    /// `first`, the first rows that will be written, decide how columns are encoded; without them all get a dictionary.
     pub(crate) async fn create(
         file_io: &FileIO,
         path: String,
         partition: Struct,
         schema: &SchemaRef,
         options: &DataFileOptions,
+        first: Option<&RecordBatch>,
     ) -> Result<Self> {
         let output = match file_io.new_output(&path) {
             Ok(output) => output.writer().await,
@@ -67,7 +70,9 @@ impl OpenFile {
             .map(|(place, (field, _))| (field.id, place, 0))
             .collect();
         let writer_options = ArrowWriterOptions::new()
-            .with_properties(options.writer_properties())
+            .with_properties(
+                options.writer_properties(&first.map(distinct_columns).unwrap_or_default()),
+            )
             // Iceberg's schema is the truth; an arrow schema in the footer would only bind readers to our layouts.
             .with_skip_arrow_metadata(true);
         let writer = AsyncArrowWriter::try_new_with_options(upload, layout, writer_options)

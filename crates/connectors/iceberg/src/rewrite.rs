@@ -79,7 +79,8 @@ impl Rewriter<'_> {
     async fn create(&self, old: &LiveFile) -> Result<OpenFile> {
         let folder = old.path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let path = format!("{folder}/{}", self.names.next(".parquet"));
-        OpenFile::create(self.file_io, path, old.partition.clone(), self.schema, self.options).await
+        OpenFile::create(self.file_io, path, old.partition.clone(), self.schema, self.options, None)
+            .await
     }
 
     async fn copy(
@@ -168,8 +169,9 @@ mod tests {
         let schema = schema(&[(1, PrimitiveType::Int)]);
         let options = DataFileOptions::default();
         let path = format!("memory://t/data/{}", names.next(".parquet"));
-        let mut file =
-            OpenFile::create(file_io, path, Struct::empty(), &schema, &options).await.unwrap();
+        let mut file = OpenFile::create(file_io, path, Struct::empty(), &schema, &options, None)
+            .await
+            .unwrap();
         let column: ArrayRef = Arc::new(Int32Array::from(values.to_vec()));
         let layout = types::arrow_schema(&schema).unwrap();
         file.write(&RecordBatch::try_new(layout, vec![column]).unwrap()).await.unwrap();
