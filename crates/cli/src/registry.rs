@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lakeward_core::{Error, Result, Sink, Source};
+use lakeward_operators::sink_list::SinkList;
 
 use crate::pipeline_file::options::{OptionSpec, nearest, options_of};
 use crate::pipeline_file::typed::{WithoutEffect, read_section};
@@ -74,19 +75,40 @@ impl Connectors {
         let mut ignored = file.ignored.clone();
         let mut warnings = Vec::new();
         let source = source(&file.source, &mut ignored).map_err(in_file)?;
-        let sink = sink(&file.sink, &mut ignored, &mut warnings).await.map_err(in_file)?;
+        let mut sinks = Vec::new();
+        for endpoint in &file.sinks {
+            let made = sink(endpoint, &mut ignored, &mut warnings).await.map_err(in_file)?;
+            sinks.push((endpoint.name.clone(), made));
+        }
         if !ignored.is_empty() {
             let ignored = ignored.join(", ");
             warnings.insert(0, format!("these options have no effect here: {ignored}"));
         }
         Ok(Self {
+            sink_identity: identity_of(&sinks),
+            sink: one_of(sinks, &source.source)?,
             source: source.source,
             source_identity: source.identity,
-            sink: sink.0,
-            sink_identity: sink.1,
             bounded: source.bounded,
             warnings,
         })
+    }
+}
+
+type NamedSink = (String, (Arc<dyn Sink>, String));
+
+fn identity_of(sinks: &[NamedSink]) -> String {
+    let identities: Vec<&str> = sinks.iter().map(|(_, (_, identity))| identity.as_str()).collect();
+    identities.join(" and ")
+}
+
+/// The only sink itself, or all of them as one.
+fn one_of(sinks: Vec<NamedSink>, source: &Arc<dyn Source>) -> Result<Arc<dyn Sink>> {
+    let mut sinks: Vec<(String, Arc<dyn Sink>)> =
+        sinks.into_iter().map(|(name, (sink, _))| (name, sink)).collect();
+    match sinks.len() {
+        1 => Ok(sinks.remove(0).1),
+        _ => Ok(Arc::new(SinkList::new(sinks, source.clone())?)),
     }
 }
 
@@ -164,16 +186,15 @@ fn iceberg(
 /// `Config` when the sink is not one that can be queried.
 #[cfg(feature = "query")]
 pub async fn lake(file: &PipelineFile) -> Result<Arc<dyn lakeward_query::LakeCatalog>> {
-    let endpoint = &file.sink;
-    match endpoint.connector.as_str() {
-        "iceberg" => {
-            let config = iceberg(endpoint, &mut Vec::new())?;
-            Ok(Arc::new(lakeward_query::IcebergLake::open(&config).await?))
-        }
-        other => Err(Error::config(format!(
-            "`query` reads iceberg sinks, this pipeline's sink is {other}"
-        ))),
-    }
+    let Some(endpoint) = file.sinks.iter().find(|sink| sink.connector == "iceberg") else {
+        let sinks: Vec<&str> = file.sinks.iter().map(|sink| sink.connector.as_str()).collect();
+        let sinks = sinks.join(", ");
+        return Err(Error::config(format!(
+            "`query` reads iceberg sinks, this pipeline's sink is {sinks}"
+        )));
+    };
+    let config = iceberg(endpoint, &mut Vec::new())?;
+    Ok(Arc::new(lakeward_query::IcebergLake::open(&config).await?))
 }
 
 fn unknown(what: &str, wanted: &str, line: usize, kinds: &[Kind]) -> Error {

@@ -27,8 +27,8 @@ pub struct TableProgress {
     pub ddl: Option<Position>,
 }
 
-/// What a DDL must wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a DDL must wait for, from the least to the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DdlNeeds {
     /// Nothing: it touches no row.
     Nothing,

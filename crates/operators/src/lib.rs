@@ -17,6 +17,7 @@ pub mod policy;
 pub mod projection;
 pub mod route;
 pub mod router;
+pub mod sink_list;
 mod state;
 
 pub use pipeline::{PipelineDefinition, plan_of};

@@ -24,12 +24,13 @@ use yaml::{Entry, Node, Value, at};
 
 const TOP_LEVEL: [&str; 5] = ["source", "sink", "route", "transform", "pipeline"];
 
-/// A read file. `source` and `sink` hold the options of a connector that is not yet known.
+/// A read file. `source` and `sinks` hold the options of connectors that are not yet known.
 #[derive(Debug)]
 pub struct PipelineFile {
     pub path: PathBuf,
     pub source: Endpoint,
-    pub sink: Endpoint,
+    /// At least one. Their names differ.
+    pub sinks: Vec<Endpoint>,
     pub schema_changes: SchemaChangeLists,
     pub routes: Routes,
     pub pipeline: PipelineConfig,
@@ -37,9 +38,11 @@ pub struct PipelineFile {
     pub ignored: Vec<String>,
 }
 
-/// The `source` or `sink` section: which connector, and its options.
+/// The `source` section, or one of `sink`: which connector, and its options.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
+    /// The option `name`, else the connector.
+    pub name: String,
     pub connector: String,
     /// Where `type` stands.
     pub line: usize,
@@ -131,8 +134,7 @@ impl Reader<'_> {
         }
         let [source, sink, route, transform, pipeline] = sections;
         let source = self.endpoint("source", source)?;
-        let mut sink = self.endpoint("sink", sink)?;
-        let schema_changes = schema_changes(&mut sink.options)?;
+        let (sinks, schema_changes) = self.sinks(sink)?;
         let rules = route.map(|entry| self.rules(entry.value)).transpose()?.unwrap_or_default();
         if let Some(transform) = transform {
             refuse_transform(&transform)?;
@@ -141,24 +143,58 @@ impl Reader<'_> {
         let routes = Routes::new(rules, pipeline.route_mode.into())?;
         let path = path.to_path_buf();
         let ignored = self.ignored;
-        Ok(PipelineFile { path, source, sink, schema_changes, routes, pipeline, ignored })
+        Ok(PipelineFile { path, source, sinks, schema_changes, routes, pipeline, ignored })
     }
 
-    fn endpoint(&self, name: &'static str, entry: Option<Entry>) -> Result<Endpoint> {
+    fn endpoint(&self, section: &'static str, entry: Option<Entry>) -> Result<Endpoint> {
         let Some(entry) = entry else {
-            return Err(Error::config(format!("the pipeline file has no `{name}` section")));
+            return Err(Error::config(format!("the pipeline file has no `{section}` section")));
         };
-        let references = match (self.used, name) {
+        let references = match (self.used, section) {
             (Use::All, _) | (Use::Sink, "sink") => self.references,
             _ => &NoReferences,
         };
-        let mut options = Section::read(name, entry.line, entry.value, references)?;
-        options.take("name");
+        let mut options = Section::read(section, entry.line, entry.value, references)?;
+        let name = options.take_text("name")?;
         let line = options.get("type").map_or(entry.line, |e| e.line);
         let connector = options.take_text("type")?;
-        let connector =
-            connector.ok_or_else(|| at(entry.line, format!("`{name}` needs the option `type`")))?;
-        Ok(Endpoint { connector, line, options })
+        let connector = connector
+            .ok_or_else(|| at(entry.line, format!("`{section}` needs the option `type`")))?;
+        let name = name.unwrap_or_else(|| connector.clone());
+        Ok(Endpoint { name, connector, line, options })
+    }
+
+    /// One sink, or a list of them; and the kinds of schema changes for all.
+    fn sinks(&self, entry: Option<Entry>) -> Result<(Vec<Endpoint>, SchemaChangeLists)> {
+        let entries = match entry {
+            Some(Entry { key, line, value: Node { value: Value::List(sinks), .. } }) => {
+                if sinks.is_empty() {
+                    return Err(at(line, "`sink` is an empty list"));
+                }
+                let entry = |value: Node| Entry { key: key.clone(), line: value.line, value };
+                sinks.into_iter().map(|value| Some(entry(value))).collect()
+            }
+            one => vec![one],
+        };
+        let mut sinks: Vec<Endpoint> = Vec::new();
+        let mut changes = None;
+        for entry in entries {
+            let mut sink = self.endpoint("sink", entry)?;
+            let its = schema_changes(&mut sink.options)?;
+            if changes.get_or_insert_with(|| its.clone()) != &its {
+                return Err(at(
+                    sink.line,
+                    "`include.schema.changes` and `exclude.schema.changes` must be the same for all sinks",
+                ));
+            }
+            if sinks.iter().any(|other| other.name == sink.name) {
+                let name = &sink.name;
+                let message = format!("two sinks are called `{name}`; give them different `name`s");
+                return Err(at(sink.line, message));
+            }
+            sinks.push(sink);
+        }
+        Ok((sinks, changes.unwrap_or_default()))
     }
 
     fn rules(&self, node: Node) -> Result<Vec<RouteRule>> {

@@ -18,7 +18,7 @@ const MINIMAL: &str = "source: {type: mysql}\nsink: {type: iceberg}\n";
 fn a_flink_cdc_file_is_read_unchanged() {
     let file = read(include_str!("../../tests/files/flink-cdc-mysql-iceberg.yaml")).unwrap();
     assert_eq!(
-        (file.source.connector.as_str(), file.sink.connector.as_str()),
+        (file.source.connector.as_str(), file.sinks[0].connector.as_str()),
         ("mysql", "iceberg")
     );
     let tables = &file.source.options.get("tables").unwrap().value;
@@ -116,8 +116,22 @@ fn only_the_secrets_that_are_used_must_be_there() {
         "source: {type: mysql, password: '${env:NOPE}'}\nsink: {type: iceberg, x: '${env:PW}'}\n";
     let parse = |used| PipelineFile::parse(Path::new("p.yaml"), text, &Fake, used);
     assert!(parse(Use::All).unwrap_err().to_string().contains("NOPE"));
-    let sink = parse(Use::Sink).unwrap().sink;
+    let sink = parse(Use::Sink).unwrap().sinks.remove(0);
     assert!(sink.options.get("x").unwrap().value == OptionValue::Text("s3cret".to_string()));
-    let sink = parse(Use::Pipeline).unwrap().sink;
+    let sink = parse(Use::Pipeline).unwrap().sinks.remove(0);
     assert!(sink.options.get("x").unwrap().value == OptionValue::Text(String::new()));
+}
+
+#[test]
+fn a_list_of_sinks() {
+    let text =
+        "source: {type: mysql}\nsink:\n  - {type: iceberg, name: lake}\n  - {type: iceberg}\n";
+    let names: Vec<String> = read(text).unwrap().sinks.into_iter().map(|s| s.name).collect();
+    assert_eq!(names, ["lake", "iceberg"]);
+    let wrong = text.replace("iceberg}\n", "iceberg, name: lake}\n");
+    assert!(error(&wrong).contains("two sinks are called `lake`"));
+    assert!(error(&wrong).contains("line 4"));
+    let wrong = text.replace("iceberg}\n", "iceberg, include.schema.changes: [column]}\n");
+    assert!(error(&wrong).contains("must be the same for all sinks"));
+    assert!(error("source: {type: mysql}\nsink: []\n").contains("empty list"));
 }

@@ -6,5 +6,6 @@ mod logs;
 mod network;
 mod scene;
 mod signals;
+mod sinks;
 mod tables;
 mod writers;
