@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use lakeward_testkit::lake::{Lake, LakeTable};
-use lakeward_testkit::lakeward::Pipeline;
+use lakeward_testkit::lakeward::{Lakeward, Pipeline};
 
 use super::{Bench, Figure};
 
@@ -28,7 +27,6 @@ pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     lakeward.wait_streaming()?;
 
     let last = bench.rows(10_000);
-    let lake = lakeward.lake();
     let stop = AtomicBool::new(false);
     let (early, late) = std::thread::scope(|scope| {
         let client = scope.spawn(|| -> Result<()> {
@@ -38,38 +36,37 @@ pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
             }
             Ok(())
         });
-        let both = (|| Ok((cycle_ms(&lake, 100)?, cycle_ms(&lake, last)?)))();
+        let both = (|| Ok((cycle_ms(&lakeward, 100)?, cycle_ms(&lakeward, last)?)))();
         stop.store(true, Ordering::Relaxed);
         client.join().ok().context("the client panicked")??;
         both as Result<(f64, f64)>
     })?;
     lakeward.stop()?;
+    let commits = lakeward.lake().table(DATABASE, "t")?.last_sequence_number;
+    println!("  {commits} commits, {early:.1} ms each at first, {late:.1} ms in the end");
+    if commits < last * 9 / 10 {
+        bail!("{last} epochs made only {commits} commits");
+    }
     Ok(vec![Figure::ratio(&format!("commit {last} beside commit 100"), late, early, "ms", 1.5)])
 }
 
-/// Milliseconds from one commit to the next around the n-th, over the snapshots that the table still has.
-fn cycle_ms(lake: &Lake, n: u64) -> Result<f64> {
-    let end = Instant::now() + Duration::from_secs(1800);
-    loop {
-        let table = lake.table(DATABASE, "t").ok();
-        if let Some(table) = table.filter(|t| commits(t) >= n) {
-            let newest: Vec<i64> = table.committed_ms.iter().rev().take(90).copied().collect();
-            let (Some(last), Some(first)) = (newest.first(), newest.last()) else {
-                bail!("the table has no snapshots");
-            };
-            if newest.len() < 50 {
-                bail!("the table keeps only {} snapshots", newest.len());
-            }
-            return Ok((last - first) as f64 / (newest.len() - 1) as f64);
-        }
-        if Instant::now() > end {
-            bail!("the table did not get {n} commits in half an hour");
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+/// Milliseconds from one committed epoch to the next, over the hundred after the n-th.
+fn cycle_ms(lakeward: &Lakeward, n: u64) -> Result<f64> {
+    let (first, from_ms) = epoch_after(lakeward, n)?;
+    let (last, to_ms) = epoch_after(lakeward, first + 100)?;
+    Ok((to_ms - from_ms) as f64 / (last - first) as f64)
 }
 
-/// Commits so far: each has the next sequence number.
-fn commits(table: &LakeTable) -> u64 {
-    table.last_sequence_number
+/// The newest committed epoch, once it is at least the n-th, and when it was committed.
+fn epoch_after(lakeward: &Lakeward, n: u64) -> Result<(u64, i64)> {
+    let end = Instant::now() + Duration::from_secs(1800);
+    while Instant::now() < end {
+        let committed = &lakeward.status()?["committed"];
+        let epoch = committed["checkpoint"].as_u64().unwrap_or(0);
+        if epoch >= n {
+            return Ok((epoch, committed["at_ms"].as_i64().unwrap_or(0)));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    bail!("there were no {n} epochs in half an hour")
 }

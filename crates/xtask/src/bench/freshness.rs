@@ -1,10 +1,10 @@
 //! How long after its commit at the source a row is in a committed snapshot, under steady traffic.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
-use lakeward_testkit::lake::{Lake, LakeTable};
+use lakeward_testkit::lakeward::Lakeward;
 use lakeward_testkit::server::Server;
 
 use super::{Bench, Figure};
@@ -28,7 +28,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     let total = ROWS_PER_SECOND * seconds;
     let stop = AtomicBool::new(false);
     let (committed, seen) = std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| watch(&lakeward.lake(), total, &stop));
+        let watcher = scope.spawn(|| watch(&lakeward, total, &stop));
         let committed = write(&server, total);
         if committed.is_err() {
             stop.store(true, Ordering::Relaxed);
@@ -38,10 +38,13 @@ pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     })?;
     lakeward.stop()?;
     let mut delays: Vec<f64> = Vec::new();
-    for (rows, at) in committed {
-        let first = seen.iter().find(|(visible, _)| *visible >= rows);
-        let (_, visible_at) = first.context("a row never became visible")?;
-        delays.push(visible_at.saturating_duration_since(at).as_secs_f64());
+    for (rows, at_ms) in &committed {
+        let first = seen.iter().find(|(visible, _)| visible >= rows);
+        let (_, visible_ms) = first.context("a row never became visible")?;
+        delays.push((visible_ms - at_ms).max(0) as f64 / 1000.0);
+    }
+    if let Some(((_, from), (rows, to))) = committed.first().zip(committed.last()) {
+        println!("  {:.0} rows per second", *rows as f64 * 1000.0 / (to - from).max(1) as f64);
     }
     delays.sort_by(f64::total_cmp);
     let at = |share: f64| delays[((delays.len() - 1) as f64 * share) as usize];
@@ -49,8 +52,13 @@ pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     Ok(vec![Figure::at_most("freshness at 2,000 rows/s, p99", at(0.99), "s", 2.0)])
 }
 
-/// Rows committed so far, and when.
-type Moments = Vec<(u64, Instant)>;
+/// Rows committed so far, and when, in milliseconds since the epoch.
+type Moments = Vec<(u64, i64)>;
+
+fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as i64)
+}
 
 fn write(server: &Server, total: u64) -> Result<Moments> {
     let mut session = server.session(Some(DATABASE))?;
@@ -65,30 +73,28 @@ fn write(server: &Server, total: u64) -> Result<Moments> {
             "INSERT INTO t SELECT seq, seq % 1000, CONCAT('row ', seq) FROM seq_{from}_to_{to}"
         ))?;
         rows = to;
-        moments.push((rows, Instant::now()));
+        moments.push((rows, now_ms()));
     }
     Ok(moments)
 }
 
-/// Looks at the table through the catalog, as a reader would, until it has all rows.
-fn watch(lake: &Lake, total: u64, stop: &AtomicBool) -> Result<Moments> {
+/// Asks the run how many rows are in committed snapshots, and since when, until all are.
+fn watch(lakeward: &Lakeward, total: u64, stop: &AtomicBool) -> Result<Moments> {
     let mut moments: Moments = Vec::new();
     let end = Instant::now() + Duration::from_secs(total / ROWS_PER_SECOND + 60);
     loop {
-        let visible = lake.table(DATABASE, "t").ok().as_ref().and_then(visible_rows).unwrap_or(0);
-        if moments.last().is_none_or(|(rows, _)| *rows < visible) {
-            moments.push((visible, Instant::now()));
+        let status = lakeward.status()?;
+        let rows = status["rows_committed"].as_u64().unwrap_or(0);
+        let at_ms = status["committed"]["at_ms"].as_i64().unwrap_or(0);
+        if moments.last().is_none_or(|(before, _)| *before < rows) {
+            moments.push((rows, at_ms));
         }
-        if visible >= total || stop.load(Ordering::Relaxed) {
+        if rows >= total || stop.load(Ordering::Relaxed) {
             return Ok(moments);
         }
         if Instant::now() > end {
-            bail!("{visible} of {total} rows are visible a minute after the last one");
+            bail!("{rows} of {total} rows are committed a minute after the last one");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-}
-
-fn visible_rows(table: &LakeTable) -> Option<u64> {
-    table.summaries.last()?.get("total-records")?.parse().ok()
 }
