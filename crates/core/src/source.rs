@@ -91,6 +91,12 @@ pub trait Source: Send + Sync {
 ///   batches may be cut elsewhere. Rows that a keyed table's snapshot had sent may come again.
 #[async_trait]
 pub trait SourceReader: Send {
+    /// Whether a checkpoint can be taken before the first call of [`SourceReader::next`]. Then the first run of a pipeline
+    /// takes one there, so that whatever reaches the sink can be followed from a known place after a crash.
+    fn begins_at_boundary(&self) -> bool {
+        true
+    }
+
     /// Waits for input and emits it. Returns at the latest after a few tens of milliseconds. Cancel-safe: when the future
     /// is dropped nothing is lost. It may keep rows back to fill a batch; `prepare_snapshot` brings them out.
     async fn next(&mut self, out: &mut Collector) -> Result<ReadStatus>;

@@ -5,7 +5,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
-use lakeward_core::{Error, MetricGroup, Operator, OperatorContext, Result, SourceOpen};
+use lakeward_core::{
+    CheckpointRequester as _, Error, MetricGroup, Operator, OperatorContext, Result, SourceOpen,
+};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -75,6 +77,7 @@ async fn start(
     let readers = plan.source.reader_parallelism(options.source_parallelism.max(1)).max(1);
     let Restored { source: reader_states, stages: stage_states } =
         restore(plan, readers, checkpoint.as_ref())?;
+    let is_first = checkpoint.is_none() && committed.is_empty() && resnapshot.is_empty();
     let restored = checkpoint.as_ref().map(|c| c.id);
     job.status.update(|status| status.restored = restored);
     tracing::info!(attempt, checkpoint = restored, "attempt starts");
@@ -181,6 +184,7 @@ async fn start(
         let task = SourceTask {
             instance: instance.clone(),
             reader: unless_failed(tasks, plan.source.open(open)).await?,
+            is_first,
             outputs: Outputs { senders: outputs },
             trigger: trigger.watch(),
             committed: listener.committed(),
@@ -194,6 +198,9 @@ async fn start(
         tasks.spawn(task.run());
     }
     job.status.running(JobState::Snapshotting);
+    if is_first {
+        job.requests.request();
+    }
     let coordinator = Coordinator {
         store: options.store.clone(),
         clock: options.clock.clone(),

@@ -38,6 +38,8 @@ impl Snapshotting {
 pub(crate) struct SourceTask {
     pub(crate) instance: InstanceId,
     pub(crate) reader: Box<dyn SourceReader>,
+    /// Nothing is known of the pipeline yet: a checkpoint comes before the first record.
+    pub(crate) is_first: bool,
     pub(crate) outputs: Outputs,
     pub(crate) trigger: Watcher<Trigger>,
     pub(crate) committed: Watcher<u64>,
@@ -71,6 +73,16 @@ impl SourceTask {
         let mut streaming = false;
         let mut at_boundary = false;
         let mut last = CheckpointId(0);
+        if self.is_first && self.reader.begins_at_boundary() {
+            let trigger = self.trigger.wait_for(|trigger| trigger.checkpoint.0 > 0).await;
+            last = trigger.checkpoint;
+            self.snapshot(trigger, streaming, &mut out, &mut offsets).await?;
+            let committed = self.committed.wait_for(|newest| newest >= last.0).await;
+            self.reader.checkpoint_complete(CheckpointId(committed)).await?;
+            if trigger.last {
+                return Ok(());
+            }
+        }
         loop {
             if let Some(committed) = self.committed.take_change() {
                 self.reader.checkpoint_complete(CheckpointId(committed)).await?;

@@ -304,6 +304,11 @@ impl MysqlReader {
 
 #[async_trait]
 impl SourceReader for MysqlReader {
+    /// Without a snapshot, the shapes that were read at the start are needed for the first rows, and are not state yet.
+    fn begins_at_boundary(&self) -> bool {
+        self.core.tables.slots.iter().all(|slot| slot.intent.snapshot)
+    }
+
     async fn next(&mut self, out: &mut Collector) -> Result<ReadStatus> {
         let deadline = Instant::now() + WAIT;
         loop {

@@ -131,3 +131,25 @@ fn a_paused_table_can_be_dropped_and_made_again() {
     scene.assert_equal();
     scene.lakeward.stop().unwrap();
 }
+
+/// Nothing may be in the lake that a restart does not know of: also when the first checkpoint has not come yet.
+#[test]
+fn a_table_made_and_dropped_around_an_early_crash_leaves_nothing() {
+    let Some(server) = shared_server() else { return };
+    let mut scene = Scene::with(server, "early_crash", TWO_TABLES, |pipeline| {
+        pipeline.set("pipeline", "checkpoint.interval", "1h")
+    });
+    scene.start_streaming();
+    scene.session.run("CREATE TABLE brief(id INT PRIMARY KEY)").unwrap();
+    let lake = scene.lake();
+    eventually("the table is in the lake", Duration::from_secs(30), || {
+        lake.table("early_crash", "brief").is_ok()
+    });
+    scene.lakeward.kill().unwrap();
+    scene.session.run("DROP TABLE brief").unwrap();
+    scene.start_streaming();
+    scene.catch_up();
+    assert!(lake.table("early_crash", "brief").is_err(), "a table that is gone is in the lake");
+    scene.assert_equal();
+    scene.lakeward.stop().unwrap();
+}
