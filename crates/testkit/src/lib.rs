@@ -11,6 +11,8 @@ pub mod case_run;
 pub mod cases;
 #[cfg(feature = "sql")]
 pub mod compare;
+#[cfg(feature = "doris")]
+pub mod doris;
 pub mod form;
 pub mod lake;
 pub mod lakeward;
