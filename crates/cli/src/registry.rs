@@ -6,6 +6,7 @@ use lakeward_core::{Error, Result, Sink, Source};
 use lakeward_operators::sink_list::SinkList;
 
 use crate::pipeline_file::options::{OptionSpec, nearest, options_of};
+use crate::pipeline_file::pipeline::{BadRecordOption, PipelineConfig};
 use crate::pipeline_file::typed::{WithoutEffect, read_section};
 use crate::pipeline_file::{Endpoint, PipelineFile};
 
@@ -25,6 +26,12 @@ pub const SOURCES: &[Kind] = &[
         template: include_str!("../templates/source-mysql.yaml"),
         options: options_of::<lakeward_mysql::config::MysqlConfig>,
     },
+    #[cfg(feature = "kafka")]
+    Kind {
+        name: "kafka",
+        template: include_str!("../templates/source-kafka.yaml"),
+        options: options_of::<lakeward_kafka::config::KafkaConfig>,
+    },
 ];
 
 pub const SINKS: &[Kind] = &[
@@ -37,12 +44,11 @@ pub const SINKS: &[Kind] = &[
 ];
 
 /// Types that Flink CDC knows, so that asking for one is told apart from a slip of the pen.
-const ELSEWHERE: [&str; 14] = [
+const ELSEWHERE: [&str; 13] = [
     "postgres",
     "oracle",
     "sqlserver",
     "mongodb",
-    "kafka",
     "doris",
     "starrocks",
     "paimon",
@@ -74,7 +80,7 @@ impl Connectors {
         let in_file = |e: Error| e.with("file", file.path.display());
         let mut ignored = file.ignored.clone();
         let mut warnings = Vec::new();
-        let source = source(&file.source, &mut ignored).map_err(in_file)?;
+        let source = source(&file.source, &file.pipeline, &mut ignored).map_err(in_file)?;
         let mut sinks = Vec::new();
         for endpoint in &file.sinks {
             let made = sink(endpoint, &mut ignored, &mut warnings).await.map_err(in_file)?;
@@ -118,7 +124,14 @@ struct SourceEnd {
     bounded: bool,
 }
 
-fn source(endpoint: &Endpoint, ignored: &mut Vec<String>) -> Result<SourceEnd> {
+fn source(
+    endpoint: &Endpoint,
+    pipeline: &PipelineConfig,
+    ignored: &mut Vec<String>,
+) -> Result<SourceEnd> {
+    if endpoint.connector != "kafka" && pipeline.bad_record != BadRecordOption::Fail {
+        ignored.push("pipeline: bad-record".to_string());
+    }
     match endpoint.connector.as_str() {
         #[cfg(feature = "mysql")]
         "mysql" => {
@@ -129,6 +142,21 @@ fn source(endpoint: &Endpoint, ignored: &mut Vec<String>) -> Result<SourceEnd> {
             let bounded = config.startup_mode == StartupMode::Snapshot;
             let source = Arc::new(MysqlSource::new(config)?);
             Ok(SourceEnd { source, identity: "mysql".to_string(), bounded })
+        }
+        #[cfg(feature = "kafka")]
+        "kafka" => {
+            use lakeward_kafka::{BadRecordPolicy, BadRecords, KafkaConfig, KafkaSource};
+            let config: KafkaConfig =
+                read_section(endpoint.options.clone(), KAFKA_IGNORED, ignored)?;
+            ignored.extend(config.without_effect().into_iter().map(|key| format!("source: {key}")));
+            let policy = match pipeline.bad_record {
+                BadRecordOption::Fail => BadRecordPolicy::Fail,
+                BadRecordOption::Skip => BadRecordPolicy::Skip,
+                BadRecordOption::DeadLetter => BadRecordPolicy::DeadLetter,
+            };
+            let bad_records = BadRecords::new(policy, &pipeline.bad_record_table)?;
+            let source = Arc::new(KafkaSource::new(config, bad_records)?);
+            Ok(SourceEnd { source, identity: "kafka".to_string(), bounded: false })
         }
         other => Err(unknown("source", other, endpoint.line, SOURCES)),
     }
@@ -151,6 +179,25 @@ async fn sink(
         other => Err(unknown("sink", other, endpoint.line, SINKS)),
     }
 }
+
+/// Options of Flink's Kafka connector that have nothing to act on here.
+#[cfg(feature = "kafka")]
+const KAFKA_IGNORED: WithoutEffect<'static> = &[
+    "format",
+    "key.format",
+    "key.fields",
+    "key.fields-prefix",
+    "value.fields-include",
+    "canal-json.*",
+    "maxwell-json.*",
+    "ogg-json.*",
+    "debezium-json.timestamp-format.standard",
+    "debezium-json.map-null-key.mode",
+    "debezium-json.map-null-key.literal",
+    "debezium-json.encode.decimal-as-plain-number",
+    "value.debezium-json.*",
+    "scan.bounded.mode",
+];
 
 #[cfg(feature = "mysql")]
 fn mysql(

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::{
-    CheckpointId, Clock, Collector, MetricGroup, Offset, Offsets, PipelineId, Result, State,
-    TableId, TableSchema,
+    CheckpointId, CheckpointRequester, Clock, Collector, MetricGroup, Offset, Offsets, PipelineId,
+    Result, State, TableId, TableSchema,
 };
 
 /// A table as `check` shows it.
@@ -44,6 +44,8 @@ pub struct SourceOpen {
     /// Tables whose content is to be read anew ("all" when it holds `*`), by the user's explicit wish.
     pub resnapshot: Vec<String>,
     pub clock: Arc<dyn Clock>,
+    /// For a reader that has something to store before it can go on.
+    pub checkpoints: Arc<dyn CheckpointRequester>,
     pub metrics: MetricGroup,
     pub memory_bytes: usize,
 }

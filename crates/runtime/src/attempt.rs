@@ -178,6 +178,7 @@ async fn start(
             committed: committed.clone(),
             resnapshot: resnapshot.clone(),
             clock: options.clock.clone(),
+            checkpoints: job.requests.clone(),
             metrics: metrics(&options.metrics, instance),
             memory_bytes: memory.source_bytes / readers,
         };

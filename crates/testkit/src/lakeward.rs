@@ -40,6 +40,25 @@ impl Pipeline {
         }))
     }
 
+    /// From the topics of a broker into the lake of a folder.
+    pub fn of_kafka(name: &str, address: &str, topic: &str, format: &str, folder: &Path) -> Self {
+        let lake = Lake::in_folder(folder);
+        Self(json!({
+            "source": {
+                "type": "kafka", "properties.bootstrap.servers": address, "topic": topic, "value.format": format,
+            },
+            "sink": {
+                "type": "iceberg", "catalog.properties.type": "sql",
+                "catalog.properties.uri": format!("sqlite:///{}", lake.catalog.display()),
+                "catalog.properties.warehouse": format!("file://{}", lake.warehouse.display()),
+            },
+            "pipeline": {
+                "name": name, "checkpoint.interval": "1s",
+                "state.dir": folder.join("state").display().to_string(),
+            },
+        }))
+    }
+
     /// Sets an option of a section, or a whole section with an empty key.
     pub fn set(mut self, section: &str, key: &str, value: impl Into<Value>) -> Self {
         if key.is_empty() {

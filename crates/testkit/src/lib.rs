@@ -14,6 +14,7 @@ pub mod compare;
 #[cfg(feature = "doris")]
 pub mod doris;
 pub mod form;
+pub mod kafka;
 pub mod lake;
 pub mod lakeward;
 pub mod mariadb;
@@ -26,4 +27,6 @@ pub mod server;
 pub mod sim;
 #[cfg(feature = "sql")]
 pub mod sql;
+#[cfg(feature = "kafka")]
+pub mod topics;
 pub mod venv;

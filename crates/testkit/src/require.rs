@@ -4,7 +4,7 @@ use std::io::Write;
 
 use anyhow::Result;
 
-/// Names, separated by commas, of what must be there: `mariadb`, `mysql9`, `readers`. `cargo xtask test` sets it.
+/// Names, separated by commas, of what must be there: `mariadb`, `mysql9`, `kafka`, `readers`. `cargo xtask test` sets it.
 pub const REQUIRED: &str = "LAKEWARD_REQUIRE_SERVERS";
 
 /// Passes on what was found. Otherwise the running test is reported as skipped, by name, or fails where the environment

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use lakeward_testkit::process::find_program;
 use lakeward_testkit::require;
-use lakeward_testkit::{mariadb, mysql9, venv};
+use lakeward_testkit::{kafka, mariadb, mysql9, venv};
 
 use crate::build::run;
 
@@ -14,7 +14,8 @@ pub fn everything() -> Result<String> {
     mariadb_server()?;
     readers()?;
     mysql9::fetch().context("MySQL 9 is needed for its tests")?;
-    Ok(format!("mariadb,mysql9,{}", venv::NAME))
+    kafka_broker()?;
+    Ok(format!("mariadb,mysql9,{},{}", kafka::NAME, venv::NAME))
 }
 
 pub fn mariadb_server() -> Result<()> {
@@ -23,6 +24,21 @@ pub fn mariadb_server() -> Result<()> {
         install(&["mariadb-server-core"])?;
     }
     mariadb::find()
+}
+
+/// Apache Kafka, a Java program, and Maven, which fetches it.
+pub fn kafka_broker() -> Result<()> {
+    if kafka::find().is_ok() {
+        return Ok(());
+    }
+    if find_program("java").is_none() {
+        install(&["default-jre-headless"])?;
+    }
+    if find_program("mvn").is_none() {
+        install(&["maven"])?;
+    }
+    println!("fetching Apache Kafka into the cache folder");
+    kafka::fetch().map(drop)
 }
 
 /// DuckDB and PyIceberg, which read the lake back.

@@ -57,6 +57,15 @@ pub struct PipelineConfig {
     #[serde(rename = "table-error", default)]
     pub table_error: TableErrorOption,
 
+    /// What happens to a record that cannot be decoded, where the source reads records that others write (kafka).
+    #[serde(rename = "bad-record", default)]
+    pub bad_record: BadRecordOption,
+
+    /// The table of `bad-record: dead-letter`, as the source names it. It has the record's bytes, its topic, partition,
+    /// offset and time, and the reason.
+    #[serde(rename = "bad-record.table", default = "default_bad_record_table")]
+    pub bad_record_table: String,
+
     /// What rows on their way and in unfinished files may take. Lookup structures of large tables come on top.
     #[serde(default = "default_memory")]
     #[schemars(extend("default" = "128mb"))]
@@ -152,6 +161,18 @@ pub enum TableErrorOption {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+pub enum BadRecordOption {
+    /// The pipeline stops before it.
+    #[default]
+    Fail,
+    /// It is left out: counted, and named in the log.
+    Skip,
+    /// It goes into the table that `bad-record.table` names.
+    DeadLetter,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum RestartStrategyOption {
     /// Restart, waiting twice as long each time.
     #[default]
@@ -164,6 +185,10 @@ pub enum RestartStrategyOption {
 
 fn default_name() -> String {
     "lakeward".to_string()
+}
+
+fn default_bad_record_table() -> String {
+    "lakeward.bad_records".to_string()
 }
 
 fn default_parallelism() -> u16 {

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use arrow_array::{Array, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use lakeward_core::{
-    CheckpointId, Clock, Collector, DataChange, DataType, Error, Literal, MetricGroup, Offset,
-    Offsets, PipelineId, ReadStatus, Result, RowKind, SchemaChange, SchemaEvent, Source,
-    SourceOpen, SourceReader, State, StreamRecord, TableId,
+    CheckpointId, CheckpointRequester, Clock, Collector, DataChange, DataType, Error, Literal,
+    MetricGroup, Offset, Offsets, PipelineId, ReadStatus, Result, RowKind, SchemaChange,
+    SchemaEvent, Source, SourceOpen, SourceReader, State, StreamRecord, TableId,
 };
 use lakeward_mysql::{MysqlConfig, MysqlSource};
 use lakeward_testkit::server::{PASSWORD, Server, USER};
@@ -25,6 +25,13 @@ impl Clock for SystemClock {
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |d| d.as_millis() as i64)
     }
+}
+
+/// Checkpoints are taken by the test.
+struct NoCheckpoints;
+
+impl CheckpointRequester for NoCheckpoints {
+    fn request(&self) {}
 }
 
 pub type Row = BTreeMap<String, Option<String>>;
@@ -341,6 +348,7 @@ impl Harness {
             committed: self.committed.clone(),
             resnapshot: self.resnapshot.clone(),
             clock: Arc::new(SystemClock),
+            checkpoints: Arc::new(NoCheckpoints),
             metrics: self.metrics.clone(),
             memory_bytes: 64 << 20,
         };

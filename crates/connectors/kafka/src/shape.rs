@@ -1,0 +1,143 @@
+//! The tables as the reader knows them where it stands. Immutable: a change makes a new one.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use hashbrown::{Equivalent, HashMap};
+use lakeward_core::{TableId, TableSchema};
+use serde::{Deserialize, Serialize};
+
+/// Where a column's type comes from, which decides what a value is that does not fit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Origin {
+    /// From values that were seen: another value may widen it.
+    Inferred,
+    /// From what messages declare: another declaration may widen it, a value that does not fit is a bad one.
+    Message,
+    /// From the pipeline file: it stays.
+    Option,
+}
+
+/// One table.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    pub table: TableId,
+    pub schema: Arc<TableSchema>,
+    pub origins: Vec<Origin>,
+    /// A statement has changed the columns in a way that only the next row shows: columns that a declaration at or behind
+    /// this place does not have are gone.
+    pub altered: Option<Order>,
+    /// Positions of the key columns.
+    pub key: Vec<usize>,
+    index: HashMap<Arc<str>, usize>,
+}
+
+/// What a checkpoint keeps of a [`Shape`].
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ShapeState {
+    pub table: TableId,
+    pub schema: Arc<TableSchema>,
+    pub origins: Vec<Origin>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub altered: Option<Order>,
+}
+
+impl Shape {
+    pub fn new(state: ShapeState) -> Self {
+        let ShapeState { table, schema, mut origins, altered } = state;
+        origins.resize(schema.columns.len(), Origin::Inferred);
+        let key = schema.key_indices();
+        let index = schema.columns.iter().enumerate().map(|(i, c)| (c.name.clone(), i)).collect();
+        Self { table, schema, origins, altered, key, index }
+    }
+
+    pub fn state(&self) -> ShapeState {
+        ShapeState {
+            table: self.table.clone(),
+            schema: self.schema.clone(),
+            origins: self.origins.clone(),
+            altered: self.altered,
+        }
+    }
+
+    /// The column of a field; `at` is where it probably is.
+    pub fn find(&self, name: &str, at: usize) -> Option<usize> {
+        match self.schema.columns.get(at) {
+            Some(column) if *column.name == *name => Some(at),
+            _ => self.index.get(name).copied(),
+        }
+    }
+}
+
+/// A record's place in the order in which the source made changes: its own time, and among equals the record's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Order {
+    pub commit_ms: i64,
+    pub record_ms: i64,
+}
+
+/// All tables, and the DDL that some of them wait for.
+#[derive(Debug, Clone, Default)]
+pub struct Shapes {
+    pub tables: HashMap<TableId, Arc<Shape>>,
+    /// Rows of these tables that are behind the place must wait: a DDL is to come first.
+    pub holds: HashMap<TableId, Order>,
+}
+
+impl Shapes {
+    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Shape>> {
+        self.tables.get(&TableRef { namespace, name })
+    }
+
+    pub fn hold(&self, namespace: &str, name: &str) -> Option<Order> {
+        if self.holds.is_empty() {
+            return None;
+        }
+        self.holds.get(&TableRef { namespace, name }).copied()
+    }
+}
+
+/// A table's name for looking it up without a copy. Hashes as [`TableId`] does.
+struct TableRef<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl Hash for TableRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.namespace.hash(state);
+        self.name.hash(state);
+    }
+}
+
+impl Equivalent<TableId> for TableRef<'_> {
+    fn equivalent(&self, key: &TableId) -> bool {
+        *key.namespace == *self.namespace && *key.name == *self.name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lakeward_core::{Column, DataType};
+
+    use super::*;
+
+    #[test]
+    fn tables_are_found_by_their_parts() {
+        let table = TableId::new("d", "t");
+        let columns =
+            vec![Column::new("id", DataType::Int, false), Column::new("n", DataType::String, true)];
+        let schema = Arc::new(TableSchema::new(1, columns, vec!["id".into()]));
+        let state = ShapeState { table: table.clone(), schema, origins: vec![], altered: None };
+        let shape = Arc::new(Shape::new(state));
+        let mut shapes = Shapes::default();
+        shapes.tables.insert(table, shape.clone());
+        assert!(shapes.get("d", "t").is_some() && shapes.get("d", "u").is_none());
+        assert_eq!(
+            (shape.find("n", 1), shape.find("n", 0), shape.find("x", 0)),
+            (Some(1), Some(1), None)
+        );
+        assert_eq!((shape.key.as_slice(), shape.origins.len()), (&[0][..], 2));
+    }
+}
