@@ -9,8 +9,19 @@ use lakeward_testkit::{kafka, mariadb, mysql9, venv};
 
 use crate::build::run;
 
+/// What the build needs beside Rust: the headers of OpenSSL, for the Kafka client.
+pub fn build_libraries() -> Result<()> {
+    let found = ["/usr/include", "/usr/local/include"];
+    let is_there = |folder: &&str| std::path::Path::new(folder).join("openssl/ssl.h").exists();
+    if found.iter().any(|folder| is_there(&folder)) || std::env::var_os("OPENSSL_DIR").is_some() {
+        return Ok(());
+    }
+    install(&["libssl-dev", "pkg-config"])
+}
+
 /// Everything; returns the names for [`require::REQUIRED`].
 pub fn everything() -> Result<String> {
+    build_libraries()?;
     mariadb_server()?;
     readers()?;
     mysql9::fetch().context("MySQL 9 is needed for its tests")?;

@@ -239,10 +239,6 @@ impl RowsBuilder {
         self.kinds.is_empty()
     }
 
-    pub fn len(&self) -> usize {
-        self.kinds.len()
-    }
-
     /// One row: as many values as the table has columns.
     pub fn push(&mut self, kind: RowKind, row: &[Value<'_>]) {
         let before = self.kinds.len();

@@ -86,10 +86,6 @@ pub struct Shapes {
 }
 
 impl Shapes {
-    pub fn get(&self, namespace: &str, name: &str) -> Option<&Arc<Shape>> {
-        self.tables.get(&TableRef { namespace, name })
-    }
-
     pub fn hold(&self, namespace: &str, name: &str) -> Option<Order> {
         if self.holds.is_empty() {
             return None;
@@ -133,7 +129,9 @@ mod tests {
         let shape = Arc::new(Shape::new(state));
         let mut shapes = Shapes::default();
         shapes.tables.insert(table, shape.clone());
-        assert!(shapes.get("d", "t").is_some() && shapes.get("d", "u").is_none());
+        let order = Order { commit_ms: 1, record_ms: 1 };
+        shapes.holds.insert(TableId::new("d", "t"), order);
+        assert_eq!((shapes.hold("d", "t"), shapes.hold("d", "u")), (Some(order), None));
         assert_eq!(
             (shape.find("n", 1), shape.find("n", 0), shape.find("x", 0)),
             (Some(1), Some(1), None)

@@ -92,6 +92,7 @@ const MEASUREMENTS: &[(&str, Measurement)] = &[
 ];
 
 pub fn run(options: &BenchOptions) -> Result<()> {
+    setup::build_libraries()?;
     setup::mariadb_server()?;
     setup::mariadb_client()?;
     setup::readers()?;

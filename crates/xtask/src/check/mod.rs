@@ -8,8 +8,10 @@ mod sources;
 use anyhow::{Result, bail};
 
 use crate::build::{cargo, run as run_command};
+use crate::setup;
 
 pub fn run() -> Result<()> {
+    setup::build_libraries()?;
     let metadata = metadata::load()?;
     let mut problems = Vec::new();
     problems.extend(rules::crates(&metadata));

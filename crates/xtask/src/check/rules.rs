@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::metadata::Metadata;
 
-const CONNECTORS: &[&str] = &["lakeward-mysql", "lakeward-iceberg", "lakeward-values"];
+const CONNECTORS: &[&str] =
+    &["lakeward-mysql", "lakeward-kafka", "lakeward-iceberg", "lakeward-values"];
 
 /// What a crate of this project may be built with, of this project.
 fn may_use(name: &str) -> Option<&'static [&'static str]> {
@@ -18,6 +19,7 @@ fn may_use(name: &str) -> Option<&'static [&'static str]> {
             "lakeward-operators",
             "lakeward-runtime",
             "lakeward-mysql",
+            "lakeward-kafka",
             "lakeward-iceberg",
             "lakeward-values",
             "lakeward-query",
@@ -35,6 +37,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("tokio", &["lakeward-core", "lakeward-operators"]),
     ("serde-saphyr", &["lakeward-core", "lakeward-operators", "lakeward-runtime"]),
     ("clap", &["lakeward-core", "lakeward-operators", "lakeward-runtime"]),
+    ("rdkafka", &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward"]),
     ("mysql_async", &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward"]),
     ("iceberg", &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward"]),
     ("datafusion", &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward"]),

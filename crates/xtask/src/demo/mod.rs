@@ -25,6 +25,7 @@ const CLIENTS: u64 = 3;
 
 pub fn run(options: &DemoOptions) -> Result<()> {
     step("Getting ready: MariaDB, the lake's readers, the binary");
+    setup::build_libraries()?;
     setup::mariadb_server()?;
     setup::readers()?;
     let binary = build::lakeward(Profile::Dev)?;

@@ -20,7 +20,6 @@ const STATEMENTS: usize = 256;
 /// A DDL that waits until every partition has passed it.
 pub struct Barrier {
     pub statement: u64,
-    pub order: Order,
     /// Questions for the ends of partitions count from here.
     pub since: u64,
 }
@@ -118,7 +117,7 @@ impl KafkaReader {
             return Ok(());
         };
         if self.barrier.as_ref().is_none_or(|b| b.statement != statement) {
-            self.barrier = Some(Barrier { statement, order, since: self.question });
+            self.barrier = Some(Barrier { statement, since: self.question });
             let mut shapes = (*self.shapes).clone();
             shapes.holds.clear();
             for ddl in &all {
