@@ -75,7 +75,17 @@ impl Topics {
 
     /// Produces records in their order, and waits until the broker has them.
     pub fn produce(&self, topic: &str, partition: i32, records: &[Record<'_>]) -> Result<()> {
-        send(&self.producer, topic, partition, records)
+        use rdkafka::error::{KafkaError, RDKafkaErrorCode::UnknownPartition};
+        let sent = send(&self.producer, topic, partition, records);
+        let is_new = |e: &anyhow::Error| {
+            let code = e.downcast_ref::<KafkaError>().and_then(KafkaError::rdkafka_error_code);
+            code == Some(UnknownPartition)
+        };
+        match sent {
+            // What a producer knows of a topic may be from before it grew.
+            Err(e) if is_new(&e) => send(&self.config.create()?, topic, partition, records),
+            sent => sent,
+        }
     }
 
     /// The same in a transaction that is committed or aborted.

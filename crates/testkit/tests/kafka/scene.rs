@@ -25,6 +25,7 @@ pub struct Scene {
     pub topics: Topics,
     pub topic: String,
     pub lakeward: Lakeward,
+    pub pipeline: Pipeline,
 }
 
 impl Scene {
@@ -41,11 +42,14 @@ impl Scene {
     ) -> Self {
         let topics = Topics::new(broker).unwrap();
         topics.create(topic, partitions).unwrap();
+        let mut made = None;
         let lakeward = Lakeward::in_temporary_folder(|folder| {
-            options(Pipeline::of_kafka(topic, &broker.address(), topic, format, folder))
+            let pipeline = Pipeline::of_kafka(topic, &broker.address(), topic, format, folder);
+            made.insert(options(pipeline)).clone()
         })
         .unwrap();
-        Self { topics, topic: topic.to_owned(), lakeward }
+        let pipeline = made.expect("the folder was asked for");
+        Self { topics, topic: topic.to_owned(), lakeward, pipeline }
     }
 
     pub fn start_streaming(&mut self) {
