@@ -195,6 +195,9 @@ impl Run<'_> {
         if shape.altered.is_some_and(|altered| order >= altered) && lacks_a_column(&shape, &rows) {
             return Ok(Outcome::Stop(Stop::Evolve));
         }
+        if has_another_key(&shape, &rows) && settings.rules.key(&shape.table).is_none() {
+            return Err("its key has other columns than the table's".into());
+        }
         let mut kinds = Vec::with_capacity(2);
         for change in &rows.changes {
             match images(&shape, &rows, change, &settings.rows, values, &mut kinds) {
@@ -295,6 +298,14 @@ impl Run<'_> {
 
 pub fn order_of(commit_ms: i64, record: &RecordEntry) -> Order {
     Order { commit_ms, record_ms: record.timestamp_ms }
+}
+
+/// True where the record names a key that is not the table's: rows would be told apart wrongly.
+fn has_another_key(shape: &Shape, rows: &Rows<'_>) -> bool {
+    let own = &shape.schema.primary_key;
+    let is_own = |name: &std::borrow::Cow<'_, str>| own.iter().any(|key| **key == **name);
+    let names = &rows.key;
+    !own.is_empty() && !names.is_empty() && (names.len() != own.len() || !names.iter().all(is_own))
 }
 
 /// True where the record declares its columns and one of the table's is not among them.

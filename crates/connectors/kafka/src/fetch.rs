@@ -211,7 +211,7 @@ impl Thread {
         let code = error.rdkafka_error_code();
         let said = match code {
             Some(OffsetOutOfRange | AutoOffsetReset) => Fetched::OffsetLost,
-            Some(AllBrokersDown | BrokerTransportFailure | Resolve) => Fetched::Disconnected,
+            Some(AllBrokersDown | Resolve) => Fetched::Disconnected,
             _ if matches!(error, KafkaError::MessageConsumptionFatal(_)) => Fetched::Failed(
                 Error::transient("the kafka client cannot go on").with_source(error),
             ),

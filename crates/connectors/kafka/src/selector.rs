@@ -21,13 +21,16 @@ impl Pattern {
     }
 }
 
+/// A column and its type.
+type ColumnType = (Arc<str>, DataType);
+
 /// What the options say about tables.
 #[derive(Debug)]
 pub struct TableRules {
     include: Option<Vec<Pattern>>,
     exclude: Vec<Pattern>,
     keys: Vec<(Pattern, Vec<Arc<str>>)>,
-    types: Vec<(Pattern, Vec<(Arc<str>, DataType)>)>,
+    types: Vec<(Pattern, Vec<ColumnType>)>,
 }
 
 impl TableRules {
@@ -63,7 +66,7 @@ impl TableRules {
     }
 
     /// The types that the options give columns of a table.
-    pub fn types(&self, table: &TableId) -> impl Iterator<Item = &(Arc<str>, DataType)> {
+    pub fn types(&self, table: &TableId) -> impl Iterator<Item = &ColumnType> {
         self.types.iter().filter(|(p, _)| p.matches(table)).flat_map(|(_, types)| types)
     }
 
@@ -72,7 +75,7 @@ impl TableRules {
     }
 }
 
-fn column_type(text: &str) -> Result<(Arc<str>, DataType)> {
+fn column_type(text: &str) -> Result<ColumnType> {
     let parsed = text
         .split_once(char::is_whitespace)
         .and_then(|(name, type_name)| Some((Arc::from(name), parse_type(type_name.trim())?)));

@@ -216,6 +216,16 @@ fn columns_come_and_widen_and_never_narrow() {
 }
 
 #[test]
+fn another_key_is_not_taken_for_the_tables() {
+    let mut bench = Bench::new("debezium-json");
+    let value = debezium("c", "null", r#"{"id":"1","z":"2"}"#);
+    assert_eq!(bench.rows("t", &[(Some(r#"{"id":"1"}"#), Some(&value))]), ["+I 1 2"]);
+    let records = [(Some(r#"{"id":"1","z":"2"}"#), Some(value.as_str()))];
+    let decoded = bench.decode(&Bench::chunk(&records), 0);
+    assert!(matches!(decoded.stop, Some(Stop::Bad(reason)) if reason.contains("other columns")));
+}
+
+#[test]
 fn base64_without_a_schema_is_text() {
     let mut bench = Bench::new("debezium-json");
     let value = debezium("c", "null", r#"{"id":"1","d":"HN8="}"#);

@@ -129,9 +129,8 @@ impl KafkaReader {
             self.shapes = Arc::new(shapes);
         }
         let since = self.barrier.as_ref().map_or(0, |b| b.since);
-        // A worker may still hold rows that were let through before the hold.
-        let is_quiet = |s: &super::slot::Slot| !s.busy && s.has_passed(order, since);
-        if !self.slots.iter().all(is_quiet) {
+        // What a worker still makes of rows that began before the hold is thrown away: see `is_current`.
+        if !self.slots.iter().all(|slot| slot.has_passed(order, since)) {
             return Ok(());
         }
         self.statements.push_back(statement);

@@ -113,10 +113,12 @@ impl KafkaReader {
         let probed = match probed {
             Ok(probed) => probed,
             Err(e) => {
-                self.failed_looks += 1;
                 // A broker that restarts does not know its topics at first.
-                if e.kind() == ErrorKind::Config && self.failed_looks >= PATIENCE {
-                    return Err(e);
+                if e.kind() == ErrorKind::Config {
+                    self.failed_looks += 1;
+                    if self.failed_looks >= PATIENCE {
+                        return Err(e);
+                    }
                 }
                 tracing::debug!("a look at the brokers failed: {e}");
                 return Ok(());
