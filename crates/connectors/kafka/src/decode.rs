@@ -200,7 +200,7 @@ impl Run<'_> {
         }
         let mut kinds = Vec::with_capacity(2);
         for change in &rows.changes {
-            match images(&shape, &rows, change, &settings.rows, values, &mut kinds) {
+            match images(&shape, &rows, change, order, &settings.rows, values, &mut kinds) {
                 Ok(()) => {}
                 Err(Trouble::Evolve) => return Ok(Outcome::Stop(Stop::Evolve)),
                 Err(Trouble::Bad(reason)) => return Err(reason),
@@ -320,6 +320,7 @@ fn images<'c>(
     shape: &Shape,
     rows: &Rows<'c>,
     change: &Change<'c>,
+    order: Order,
     settings: &RowSettings,
     values: &mut Vec<Value<'c>>,
     kinds: &mut Vec<RowKind>,
@@ -330,7 +331,7 @@ fn images<'c>(
     let (before, after) = (change.before.as_ref(), change.after.as_ref());
     let mut put = |kind, image: &Object<'c>, fallback, partial, values: &mut Vec<Value<'c>>| {
         let from = values.len();
-        project(shape, declared, image, fallback, missing(partial), settings, values)?;
+        project(shape, declared, image, fallback, missing(partial), order, settings, values)?;
         let is_known = |v: &Value<'_>| !matches!(v, Value::Null | Value::Unavailable);
         if let Some(key) = shape.key.iter().find(|k| !is_known(&values[from + **k])) {
             let column = &shape.schema.columns[*key].name;

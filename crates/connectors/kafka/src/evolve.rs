@@ -10,7 +10,7 @@ use crate::decode::{DecodeSettings, order_of};
 use crate::format::{self, DdlChange, Message, Rows};
 use crate::json::{self, Object};
 use crate::partition::Chunk;
-use crate::shape::{Order, Origin, Shape, ShapeState, Shapes};
+use crate::shape::{Order, Origin, Past, Shape, ShapeState, Shapes};
 use crate::types::{self, infer};
 
 /// A column that records have.
@@ -83,6 +83,9 @@ impl Survey {
         }
         if let Some(declared) = &rows.declared {
             for column in &declared.0 {
+                if ask.has_gone(&column.name, order) {
+                    continue;
+                }
                 ask.column(
                     &column.name,
                     column.data_type,
@@ -94,7 +97,7 @@ impl Survey {
         }
         for change in &rows.changes {
             for image in [&change.after, &change.before].into_iter().flatten() {
-                ask.image(image, rows.declared.as_deref(), settings);
+                ask.image(image, rows.declared.as_deref(), order, settings);
             }
         }
     }
@@ -126,7 +129,7 @@ impl Plan {
             table: table.clone(),
             changes: vec![SchemaChange::CreateTable],
             before: None,
-            after: Some(ShapeState { table, schema, origins, altered: None }),
+            after: Some(ShapeState::new(table, schema, origins)),
         }
     }
 }
@@ -140,14 +143,20 @@ impl Ask {
         Self { table, shape, columns, index, key, complete: None }
     }
 
+    /// True for a name that a change at `order` has from before a statement.
+    fn has_gone(&self, name: &str, order: Order) -> bool {
+        self.shape.as_ref().is_some_and(|shape| shape.past(name, order).is_some())
+    }
+
     fn image(
         &mut self,
         image: &Object<'_>,
         declared: Option<&Declared>,
+        order: Order,
         settings: &DecodeSettings,
     ) {
         for (at, (name, raw)) in image.0.iter().enumerate() {
-            if declared.is_some_and(|d| d.find(name, at).is_some()) {
+            if declared.is_some_and(|d| d.find(name, at).is_some()) || self.has_gone(name, order) {
                 continue;
             }
             if settings.rows.placeholders.iter().any(|p| **p == *raw.get()) {
@@ -205,7 +214,9 @@ impl Ask {
             let key = if self.key.iter().all(has) { self.key } else { Vec::new() };
             return Some(created(self.table, columns, key));
         };
-        stepped(&shape, columns, shape.schema.primary_key.clone(), self.complete.is_some())
+        let settled = self.complete.is_some();
+        let order = shape.altered.filter(|_| settled).unwrap_or(Order::FIRST);
+        stepped(&shape, columns, shape.schema.primary_key.clone(), order, settled)
     }
 }
 
@@ -240,7 +251,7 @@ fn created(table: TableId, columns: Vec<Wanted>, key: Vec<Arc<str>>) -> Plan {
         table: table.clone(),
         changes: vec![SchemaChange::CreateTable],
         before: None,
-        after: Some(ShapeState { table, schema, origins, altered: None }),
+        after: Some(ShapeState::new(table, schema, origins)),
     }
 }
 
@@ -249,13 +260,25 @@ fn column_of(wanted: Wanted, key: &[Arc<str>]) -> Column {
     Column::new(wanted.name, wanted.data_type, nullable)
 }
 
-/// From a table as it is to one with these columns; `None` when it is that already.
-fn stepped(shape: &Shape, columns: Vec<Wanted>, key: Vec<Arc<str>>, settles: bool) -> Option<Plan> {
+/// From a table as it is to one with these columns, by a statement at `order`; `None` when it is that already.
+fn stepped(
+    shape: &Shape,
+    columns: Vec<Wanted>,
+    key: Vec<Arc<str>>,
+    order: Order,
+    settles: bool,
+) -> Option<Plan> {
     let before = &shape.schema;
     let mut changes = Vec::new();
+    let is_back = |past: &Past| columns.iter().any(|c| c.name == past.name);
+    let mut past: Vec<Past> = shape.past.iter().filter(|p| !is_back(p)).cloned().collect();
     for old in &before.columns {
         if !columns.iter().any(|c| c.name == old.name) {
             changes.push(SchemaChange::DropColumn { name: old.name.clone() });
+            for earlier in past.iter_mut().filter(|p| p.now.as_ref() == Some(&old.name)) {
+                earlier.now = None;
+            }
+            past.push(Past { name: old.name.clone(), now: None, until: order });
         }
     }
     let origins: Vec<Origin> = columns.iter().map(|c| c.origin).collect();
@@ -292,7 +315,8 @@ fn stepped(shape: &Shape, columns: Vec<Wanted>, key: Vec<Arc<str>>, settles: boo
     let mut schema = TableSchema::new(before.version + 1, columns, key);
     schema.comment = before.comment.clone();
     let table = shape.table.clone();
-    let after = ShapeState { table: table.clone(), schema: Arc::new(schema), origins, altered };
+    let after =
+        ShapeState { table: table.clone(), schema: Arc::new(schema), origins, altered, past };
     Some(Plan { table, changes, before: Some(before.clone()), after: Some(after) })
 }
 
@@ -331,7 +355,7 @@ pub fn of_ddl(
             wanted
         });
         let key = key.unwrap_or_else(|| shape.schema.primary_key.clone());
-        return stepped(shape, columns.collect(), key, true);
+        return stepped(shape, columns.collect(), key, order, true);
     }
     let shape = shape?;
     let before = Some(shape.schema.clone());
@@ -358,14 +382,28 @@ pub fn of_ddl(
                     *name = to.clone();
                 }
             }
+            let mut past = shape.past.clone();
+            for (from, to) in renames {
+                for earlier in past.iter_mut().filter(|p| p.now.as_ref() == Some(from)) {
+                    earlier.now = Some(to.clone());
+                }
+                past.retain(|p| p.name != *to);
+                past.push(Past { name: from.clone(), now: Some(to.clone()), until: order });
+            }
+            // Names that were swapped stay names of columns.
+            past.retain(|p| schema.index_of(&p.name).is_none());
             for name in &mut schema.primary_key {
                 if let Some((_, to)) = renamed(name) {
                     *name = to.clone();
                 }
             }
             schema.version += u32::from(!changes.is_empty());
-            let after =
-                ShapeState { schema: Arc::new(schema), altered: Some(order), ..shape.state() };
+            let after = ShapeState {
+                schema: Arc::new(schema),
+                altered: Some(order),
+                past,
+                ..shape.state()
+            };
             Some(Plan { table, changes, before, after: Some(after) })
         }
     }

@@ -17,7 +17,7 @@ use crate::config::DecimalEncoding;
 use crate::declared::{Declared, Encoding};
 use crate::format::Reason;
 use crate::json::{self, Kind, Object};
-use crate::shape::{Origin, Shape};
+use crate::shape::{Order, Origin, Past, Shape};
 use crate::types::is_exact_double;
 
 /// How rows are read, the same for all tables.
@@ -38,12 +38,14 @@ pub enum Trouble {
 
 /// Appends an image's values in the columns' order to `out`. What the image does not have comes from `fallback`, and
 /// otherwise is `missing`.
+#[allow(clippy::too_many_arguments)]
 pub fn project<'a>(
     shape: &Shape,
     declared: Option<&Declared>,
     image: &Object<'a>,
     fallback: Option<&Object<'a>>,
     missing: Value<'a>,
+    order: Order,
     settings: &RowSettings,
     out: &mut Vec<Value<'a>>,
 ) -> Result<(), Trouble> {
@@ -51,19 +53,26 @@ pub fn project<'a>(
     let width = shape.schema.columns.len();
     out.resize(from + width, missing);
     if let Some(fallback) = fallback {
-        fields(shape, declared, fallback, settings, &mut out[from..])?;
+        fields(shape, declared, fallback, order, settings, &mut out[from..])?;
     }
-    fields(shape, declared, image, settings, &mut out[from..])
+    fields(shape, declared, image, order, settings, &mut out[from..])
 }
 
 fn fields<'a>(
     shape: &Shape,
     declared: Option<&Declared>,
     image: &Object<'a>,
+    order: Order,
     settings: &RowSettings,
     row: &mut [Value<'a>],
 ) -> Result<(), Trouble> {
     for (at, (name, raw)) in image.0.iter().enumerate() {
+        let past = shape.past(name, order);
+        let name = match past {
+            Some(Past { now: Some(now), .. }) => now,
+            Some(_) => continue,
+            None => name.as_ref(),
+        };
         match shape.find(name, at) {
             Some(column) => row[column] = value(shape, column, declared, at, raw, settings)?,
             None if json::is_null(raw) && declared.is_none() => {}

@@ -28,6 +28,8 @@ pub struct Shape {
     /// A statement has changed the columns in a way that only the next row shows: columns that a declaration at or behind
     /// this place does not have are gone.
     pub altered: Option<Order>,
+    /// Names that columns had, for changes that are read late.
+    pub past: Vec<Past>,
     /// Positions of the key columns.
     pub key: Vec<usize>,
     index: HashMap<Arc<str>, usize>,
@@ -41,15 +43,33 @@ pub struct ShapeState {
     pub origins: Vec<Origin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub altered: Option<Order>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past: Vec<Past>,
+}
+
+/// A name that no column has any more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Past {
+    pub name: Arc<str>,
+    /// The column that has the values; `None` where it was dropped.
+    pub now: Option<Arc<str>>,
+    /// The statement that changed it: only earlier changes mean this column.
+    pub until: Order,
+}
+
+impl ShapeState {
+    pub fn new(table: TableId, schema: Arc<TableSchema>, origins: Vec<Origin>) -> Self {
+        Self { table, schema, origins, altered: None, past: Vec::new() }
+    }
 }
 
 impl Shape {
     pub fn new(state: ShapeState) -> Self {
-        let ShapeState { table, schema, mut origins, altered } = state;
+        let ShapeState { table, schema, mut origins, altered, past } = state;
         origins.resize(schema.columns.len(), Origin::Inferred);
         let key = schema.key_indices();
         let index = schema.columns.iter().enumerate().map(|(i, c)| (c.name.clone(), i)).collect();
-        Self { table, schema, origins, altered, key, index }
+        Self { table, schema, origins, altered, past, key, index }
     }
 
     pub fn state(&self) -> ShapeState {
@@ -58,6 +78,7 @@ impl Shape {
             schema: self.schema.clone(),
             origins: self.origins.clone(),
             altered: self.altered,
+            past: self.past.clone(),
         }
     }
 
@@ -70,11 +91,23 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// What became of a column that a change at `order` still has under this name.
+    pub fn past(&self, name: &str, order: Order) -> Option<&Past> {
+        self.past.iter().find(|past| *past.name == *name && order <= past.until)
+    }
+}
+
 /// A record's place in the order in which the source made changes: its own time, and among equals the record's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Order {
     pub commit_ms: i64,
     pub record_ms: i64,
+}
+
+impl Order {
+    /// Before every change.
+    pub const FIRST: Order = Order { commit_ms: i64::MIN, record_ms: i64::MIN };
 }
 
 /// All tables, and the DDL that some of them wait for.
@@ -125,7 +158,7 @@ mod tests {
         let columns =
             vec![Column::new("id", DataType::Int, false), Column::new("n", DataType::String, true)];
         let schema = Arc::new(TableSchema::new(1, columns, vec!["id".into()]));
-        let state = ShapeState { table: table.clone(), schema, origins: vec![], altered: None };
+        let state = ShapeState::new(table.clone(), schema, vec![]);
         let shape = Arc::new(Shape::new(state));
         let mut shapes = Shapes::default();
         shapes.tables.insert(table, shape.clone());

@@ -311,6 +311,13 @@ fn a_statement_in_all_partitions() {
     scene.lakeward.start().unwrap();
     scene.catch_up();
     scene.assert_rows(&["id", "m"], json!([[1, "x1"], [2, "x2"], [3, "x3"], [4, "x4"]]));
+    // A row from before the statement that comes long after it means the same column.
+    produce(&scene, 1, &row(5, "n", 1_500_000_002));
+    scene.catch_up();
+    let rows = json!([[1, "x1"], [2, "x2"], [3, "x3"], [4, "x4"], [5, "x5"]]);
+    scene.assert_rows(&["id", "m"], rows);
+    let lake = scene.lakeward.lake();
+    assert_eq!(lake.table("d", "t").unwrap().columns.len(), 2);
     // Dropped and made again: rows of before are gone, also those of a partition without the statement.
     let dropped = maxwell("table-drop", 1_800_000_000_000, "\"sql\":\"DROP TABLE t\"");
     produce(&scene, 1, &dropped);

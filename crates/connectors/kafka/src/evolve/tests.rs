@@ -75,6 +75,13 @@ fn names_of_columns_change_in_place() {
     let change = DdlChange::Altered { renames: vec![("n".into(), "m".into())] };
     let plan = step(Some(&shape), &change).unwrap();
     assert_eq!(plan.changes.len(), 1);
+    let renamed = Shape::new(plan.after.clone().unwrap());
+    // A change from before the statement means the same column; a later one means another.
+    assert_eq!(renamed.past("n", ORDER).unwrap().now.as_deref(), Some("m"));
+    let later = Order { commit_ms: 6, ..ORDER };
+    assert!(renamed.past("n", later).is_none());
+    let dropped = step(Some(&renamed), &columns(&[("id", DataType::Int)])).unwrap();
+    assert!(Shape::new(dropped.after.unwrap()).past("m", ORDER).unwrap().now.is_none());
     let after = plan.after.unwrap();
     assert_eq!((&*after.schema.columns[1].name, after.altered), ("m", Some(ORDER)));
     let nothing = step(Some(&shape), &DdlChange::Altered { renames: vec![] }).unwrap();

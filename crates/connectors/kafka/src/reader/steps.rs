@@ -17,11 +17,16 @@ use crate::state::Decision;
 /// Statements that are remembered. Copies of one arrive close together.
 const STATEMENTS: usize = 256;
 
+/// What the capture system sent to other partitions before a statement may arrive this much after it: only then does the
+/// end of a partition say that nothing more will come.
+const GRACE_MS: i64 = 1_000;
+
 /// A DDL that waits until every partition has passed it.
 pub struct Barrier {
     pub statement: u64,
     /// Questions for the ends of partitions count from here.
     pub since: u64,
+    met_ms: i64,
 }
 
 /// The same statement in another partition has the same number. FNV-1a, the same in every process.
@@ -100,6 +105,7 @@ impl KafkaReader {
 
     /// The earliest DDL that a partition stands at; the others go on until they have passed it.
     fn decide_ddl(&mut self) -> Result<()> {
+        let now_ms = self.clock.now_ms();
         let mut first: Option<(u64, Order, Vec<Ddl>)> = None;
         for at in 0..self.slots.len() {
             let Some(Stop::Ddl(all, order)) = &self.slots[at].stop else { continue };
@@ -117,7 +123,7 @@ impl KafkaReader {
             return Ok(());
         };
         if self.barrier.as_ref().is_none_or(|b| b.statement != statement) {
-            self.barrier = Some(Barrier { statement, since: self.question });
+            self.barrier = Some(Barrier { statement, since: self.question, met_ms: now_ms });
             let mut shapes = (*self.shapes).clone();
             shapes.holds.clear();
             for ddl in &all {
@@ -128,7 +134,13 @@ impl KafkaReader {
             }
             self.shapes = Arc::new(shapes);
         }
-        let since = self.barrier.as_ref().map_or(0, |b| b.since);
+        let mut since = 0;
+        if let Some(barrier) = &mut self.barrier {
+            if now_ms - barrier.met_ms < GRACE_MS {
+                barrier.since = self.question;
+            }
+            since = barrier.since;
+        }
         // What a worker still makes of rows that began before the hold is thrown away: see `is_current`.
         if !self.slots.iter().all(|slot| slot.has_passed(order, since)) {
             return Ok(());
