@@ -160,9 +160,10 @@ impl StreamDdlHandler {
         self.tables.get_mut(holder)?.hold.as_mut()
     }
 
+    /// A table whose newer records wait elsewhere goes on waiting there.
     fn place(&mut self, id: TableId, hold: Hold) {
         for follower in hold.behind.followers.keys() {
-            self.followers.insert(follower.clone(), id.clone());
+            self.followers.entry(follower.clone()).or_insert_with(|| id.clone());
         }
         self.tables.entry(id).or_default().hold = Some(hold);
     }

@@ -274,7 +274,15 @@ impl Operator for DynamicFilesCommitter {
             }
             StreamRecord::Progress(p) => match p.table {
                 Some(table) => {
-                    self.current.capped.entry(table).or_default().insert(p.split, p.offset);
+                    // Several DDL may hold rows of one name: it is complete up to the first of them.
+                    let capped = self.current.capped.entry(table).or_default();
+                    let is_first = match capped.get(&p.split) {
+                        Some(before) => self.source.covers(before, &p.offset)?,
+                        None => true,
+                    };
+                    if is_first {
+                        capped.insert(p.split, p.offset);
+                    }
                 }
                 None => {
                     self.progress.insert(p.split.clone(), p);

@@ -88,7 +88,8 @@ async fn start(
         job.hooks.listener.clone(),
     ));
     if let Some(checkpoint) = &checkpoint {
-        listener.completed(checkpoint.id, checkpoint.held);
+        // What is to be read anew is not complete, however far the log has come.
+        listener.completed(checkpoint.id, checkpoint.held || !resnapshot.is_empty());
     }
     let marks = Arc::new(MemoryMarks::default());
     let total = readers + plan.stages.iter().map(|s| s.parallelism).sum::<usize>();

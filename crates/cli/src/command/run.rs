@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use indicatif::MultiProgress;
-use lakeward_core::Result;
+use lakeward_core::{Error, Result};
 use lakeward_runtime::{JobHandle, Until};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -43,6 +43,15 @@ pub async fn run(arguments: Arguments, screen: MultiProgress) -> Result<(), Fail
         Some(End::CaughtUp) => Some(Until::CaughtUp),
         None => connectors.bounded.then_some(Until::Streaming),
     };
+    if until.is_some()
+        && let Ok(check) = connectors.source.check().await
+        && check.tables.is_empty()
+    {
+        // A run without an end waits for tables to come.
+        return Err(Failure::usage(Error::config(
+            "no table matches, so there is nothing to copy; `lakeward check` says more",
+        )));
+    }
     let running = job::start(&file, connectors, arguments.resnapshot)?;
     let server = server.serve(&file, &running)?;
     let console = Console::start(&running, screen);
@@ -82,9 +91,17 @@ async fn until_the_end(
 }
 
 async fn end(handle: &JobHandle, until: Option<Until>) -> Result<()> {
-    match until {
-        Some(until) => handle.run_until(until).await,
-        None => handle.wait().await,
+    let Some(until) = until else { return handle.wait().await };
+    handle.run_until(until).await?;
+    let status = handle.status();
+    let paused = status.tables.iter().filter(|(_, table)| table.paused.is_some());
+    let paused: Vec<&str> = paused.map(|(name, _)| name.as_str()).collect();
+    match paused.is_empty() {
+        true => Ok(()),
+        false => Err(Error::data_invalid(
+            "all other tables are up to date, but some are paused; read them anew with --resnapshot=…",
+        )
+        .with("tables", paused.join(", "))),
     }
 }
 

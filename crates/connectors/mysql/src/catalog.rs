@@ -109,11 +109,9 @@ pub async fn create_statement(
 ) -> Result<Option<String>> {
     match connection.query(&format!("SHOW CREATE TABLE {}", name(table))).await {
         // MariaDB shows a sequence as a table.
-        Ok(row) if row.value("Create Table").is_some_and(keeps_history) => Err(Error::config(
-            "the table keeps its own history (WITH SYSTEM VERSIONING), whose rows cannot be told from others in the log; \
-             leave it out with tables.exclude",
-        )
-        .with("table", table)),
+        Ok(row) if row.value("Create Table").is_some_and(keeps_history) => {
+            Err(keeps_history_error().with("table", table))
+        }
         Ok(row) => Ok(row
             .value("Create Table")
             .filter(|sql| !sql.contains(") ENGINE=") || !sql.contains(" SEQUENCE=1"))
@@ -121,6 +119,13 @@ pub async fn create_statement(
         Err(WireError::Server { code: NO_TABLE | NO_DATABASE, .. }) => Ok(None),
         Err(e) => Err(failure(e, "could not read a table's definition").with("table", table)),
     }
+}
+
+pub fn keeps_history_error() -> Error {
+    Error::schema_incompatible(
+        "the table keeps its own history (WITH SYSTEM VERSIONING), whose rows cannot be told from others in the log; leave it \
+         out with tables.exclude",
+    )
 }
 
 /// Row events of such a table carry hidden columns and the rows of its past.

@@ -60,7 +60,7 @@ pub async fn check(
             Err(e) => check.errors.push(e.with("table", &table).to_string()),
         }
     }
-    for table in cascading_children(&mut connection, selector).await? {
+    for table in cascading_children(&mut connection, &facts, selector).await? {
         check.warnings.push(format!("{table}: {CASCADE_WARNING}"));
     }
     connection.close().await;
@@ -173,6 +173,7 @@ async fn variable(connection: &mut Connection, name: &str) -> Result<Option<Stri
 /// Selected tables whose rows a foreign key changes below the log.
 pub async fn cascading_children(
     connection: &mut Connection,
+    facts: &ServerFacts,
     selector: &TableSelector,
 ) -> Result<Vec<TableId>> {
     let sql = "SELECT DISTINCT CONSTRAINT_SCHEMA AS s, TABLE_NAME AS t FROM information_schema.REFERENTIAL_CONSTRAINTS \
@@ -184,5 +185,33 @@ pub async fn cascading_children(
         .map_err(|e| failure(e, "could not look for cascading foreign keys"))?;
     let table =
         |r: &Vec<Option<String>>| Some(TableId::new(r.first()?.as_deref()?, r.get(1)?.as_deref()?));
-    Ok(found.rows.iter().filter_map(table).filter(|t| selector.is_selected(t)).collect())
+    let found: Vec<TableId> =
+        found.rows.iter().filter_map(table).filter(|t| selector.is_selected(t)).collect();
+    // MariaDB 10.11 shows these rows only to accounts with more than SELECT on the table, and the definition to all.
+    if !found.is_empty() || !facts.is_mariadb() {
+        return Ok(found);
+    }
+    let mut found = Vec::new();
+    for listed in crate::catalog::list_tables(connection, selector).await? {
+        let sql = match crate::catalog::create_statement(connection, &listed.table).await {
+            // Whatever is wrong with the table itself is said where it is read.
+            Err(e) if e.kind().is_of_table() => continue,
+            sql => sql?,
+        };
+        if sql.is_some_and(|sql| cascades(&sql)) {
+            found.push(listed.table);
+        }
+    }
+    Ok(found)
+}
+
+fn cascades(create_table: &str) -> bool {
+    let keys = create_table.lines().filter(|line| line.trim_start().starts_with("CONSTRAINT "));
+    let mut keys = keys.filter(|line| line.contains(" FOREIGN KEY "));
+    keys.any(|key| {
+        ["DELETE", "UPDATE"].iter().any(|on| {
+            let does = |what: &str| key.contains(&format!(" ON {on} {what}"));
+            does("CASCADE") || does("SET NULL") || does("SET DEFAULT")
+        })
+    })
 }

@@ -307,7 +307,16 @@ impl Source for MysqlSource {
                 }
             }
         };
-        let cascades = check::cascading_children(&mut connection, &self.selector).await?;
+        for wanted in open.resnapshot.iter().filter(|wanted| *wanted != "*") {
+            let wanted = std::slice::from_ref(wanted);
+            if !core.tables.slots.iter().any(|slot| is_wanted(&slot.id, wanted)) {
+                return Err(Error::config(
+                    "--resnapshot names a table that this pipeline does not copy; give it as database.table",
+                )
+                .with("table", &wanted[0]));
+            }
+        }
+        let cascades = check::cascading_children(&mut connection, &facts, &self.selector).await?;
         core.metrics.cascade_tables.set(cascades.len() as i64);
         for table in &cascades {
             warn!(table = %table, "{}", check::CASCADE_WARNING);

@@ -44,6 +44,7 @@ impl StreamDdlHandler {
             return self.release(&id, rest, out).await;
         };
         let needs = self.needs(applied, &id);
+        let is_newest = rest.is_none();
         let mut behind = match rest {
             Some(behind) => behind,
             None => Behind {
@@ -68,6 +69,10 @@ impl StreamDdlHandler {
             return self.run(id, hold, out).await;
         }
         self.ask(&mut hold, out);
+        if let Some(to) = renamed_to(&hold.event).filter(|_| is_newest) {
+            // Records of that name are of this table from here on, whoever had it before.
+            self.followers.insert(to.clone(), id.clone());
+        }
         self.place(id, hold);
         Ok(())
     }
@@ -218,7 +223,8 @@ impl StreamDdlHandler {
                 StreamRecord::Schema(event) if self.is_left_out(&event) => {}
                 StreamRecord::Schema(event) => {
                     let Released { id, mut behind, offsets } = released;
-                    if event.table != id {
+                    // Unless another DDL has the table's newer records already.
+                    if event.table != id && !self.followers.contains_key(&id) {
                         behind.followers.insert(id, offsets.clone());
                     }
                     return Box::pin(self.begin(event, offsets, Some(behind), out)).await;

@@ -153,3 +153,55 @@ fn a_table_made_and_dropped_around_an_early_crash_leaves_nothing() {
     scene.assert_equal();
     scene.lakeward.stop().unwrap();
 }
+
+/// Its hidden columns and the rows of its past would look like rows of today.
+#[test]
+fn a_table_that_begins_to_keep_its_history_is_refused() {
+    let Some(server) = shared_server() else { return };
+    let mut scene = Scene::with(server, "versioned", TWO_TABLES, |pipeline| {
+        pipeline.set("pipeline", "table-error", "pause")
+    });
+    scene.start_streaming();
+    scene.catch_up();
+    scene
+        .session
+        .run_all(["ALTER TABLE bad ADD SYSTEM VERSIONING", "UPDATE bad SET id = 8 WHERE id = 2"])
+        .unwrap();
+    expect_paused(&scene);
+    scene.session.run("INSERT INTO good VALUES(2, 2)").unwrap();
+    scene.catch_up();
+    assert_eq!((scene.ids("good"), scene.ids("bad")), (vec![1, 2], vec![1, 2]));
+    scene.lakeward.stop().unwrap();
+}
+
+/// A scheduled run must do what it was asked for before it ends, or say that it cannot.
+#[test]
+fn a_bounded_run_reads_anew_what_it_was_told_to() {
+    let Some(server) = shared_server() else { return };
+    let mut scene = Scene::new(server, "bounded_anew", TWO_TABLES);
+    let run = |scene: &mut Scene, more: &[&str]| {
+        let mut arguments = vec!["--until", "caught-up"];
+        arguments.extend(more);
+        scene.lakeward.start_with(&arguments).unwrap();
+        let code = scene.lakeward.exit_within(Duration::from_secs(60)).unwrap();
+        scene.lakeward.kill().unwrap();
+        code
+    };
+    assert_eq!(run(&mut scene, &[]), 0);
+    // What only a new snapshot can bring.
+    scene
+        .session
+        .run_all([
+            "SET SESSION sql_log_bin = 0",
+            "INSERT INTO bad VALUES(3, 3)",
+            "SET SESSION sql_log_bin = 1",
+        ])
+        .unwrap();
+    assert_eq!(run(&mut scene, &[]), 0);
+    assert_eq!(scene.ids("bad"), [1, 2]);
+    assert_eq!(run(&mut scene, &["--resnapshot=bounded_anew.bad"]), 0);
+    scene.assert_equal();
+    assert_ne!(run(&mut scene, &["--resnapshot=bounded_anew.nope"]), 0);
+    assert!(scene.lakeward.log().contains("bounded_anew.nope"));
+    scene.assert_equal();
+}

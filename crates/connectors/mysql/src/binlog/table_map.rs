@@ -56,6 +56,7 @@ pub struct TableMap<'a> {
     metadata: &'a [u8],
     optional: &'a [u8],
     definition: &'a [u8],
+    is_mariadb: bool,
 }
 
 /// How one column is stored.
@@ -79,7 +80,18 @@ impl<'a> TableMap<'a> {
         let metadata = cursor.take(metadata_length)?;
         cursor.skip(column_count.div_ceil(8))?;
         let optional = cursor.rest();
-        Ok(Self { table_id, database, table, column_count, types, metadata, optional, definition })
+        let is_mariadb = format.is_mariadb();
+        Ok(Self {
+            table_id,
+            database,
+            table,
+            column_count,
+            types,
+            metadata,
+            optional,
+            definition,
+            is_mariadb,
+        })
     }
 
     /// All of the event that describes the table: equal bytes mean an equal table.
@@ -124,7 +136,7 @@ impl<'a> TableMap<'a> {
 
     /// What `binlog_row_metadata` adds; all empty where the server writes none.
     pub fn optional(&self) -> Result<OptionalMetadata<'a>> {
-        OptionalMetadata::parse(self.optional, &self.columns()?)
+        OptionalMetadata::parse(self.optional, &self.columns()?, self.is_mariadb)
     }
 }
 
@@ -151,8 +163,12 @@ pub struct OptionalMetadata<'a> {
 }
 
 impl<'a> OptionalMetadata<'a> {
-    fn parse(bytes: &'a [u8], columns: &[ColumnMetadata]) -> Result<Self> {
+    fn parse(bytes: &'a [u8], columns: &[ColumnMetadata], is_mariadb: bool) -> Result<Self> {
         let mut found = Self::default();
+        // MariaDB has a collation for geometry too; MySQL has none. Seen with 10.11 and 9.7.
+        let is_character = |column: &ColumnMetadata| {
+            column.is_character() || is_mariadb && column.type_code == code::GEOMETRY
+        };
         let mut cursor = Cursor::new(bytes);
         while !cursor.is_empty() {
             let field = cursor.u8()?;
@@ -161,18 +177,8 @@ impl<'a> OptionalMetadata<'a> {
             let is_enum_or_set = |c: &ColumnMetadata| c.is_enum() || c.is_set();
             match field {
                 1 => found.unsigned = unsigned(value, columns),
-                2 => default_collations(
-                    value,
-                    columns,
-                    ColumnMetadata::is_character,
-                    &mut found.collations,
-                )?,
-                3 => each_collation(
-                    value,
-                    columns,
-                    ColumnMetadata::is_character,
-                    &mut found.collations,
-                )?,
+                2 => default_collations(value, columns, is_character, &mut found.collations)?,
+                3 => each_collation(value, columns, is_character, &mut found.collations)?,
                 4 => found.names = names(value, columns.len())?,
                 5 => labels(value, columns, ColumnMetadata::is_set, &mut found.labels)?,
                 6 => labels(value, columns, ColumnMetadata::is_enum, &mut found.labels)?,

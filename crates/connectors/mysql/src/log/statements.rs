@@ -8,7 +8,8 @@ use tracing::{info, warn};
 use super::LogCore;
 use crate::binlog::{QueryEvent, TimeZone};
 use crate::ddl::{
-    Flavor, Outcome, Selection, SqlMode, Statement, StatementPlace, StatementTime, read,
+    AlterClause, Flavor, Outcome, Selection, SqlMode, Statement, StatementPlace, StatementTime,
+    TableBody, read,
 };
 use crate::model::MysqlColumn;
 use crate::selector::is_ghost;
@@ -67,6 +68,10 @@ impl LogCore {
                 continue;
             }
             self.note_ddl(&statement);
+            let versioned = versioned(&statement).filter(|t| self.selector.is_selected(t));
+            if let Some(table) = versioned {
+                self.leave_out(table, crate::catalog::keeps_history_error());
+            }
             let outcome = {
                 let (types, selector) = (self.types, self.selector.clone());
                 let by_type = move |c: &MysqlColumn| data_type(&types, c);
@@ -300,6 +305,27 @@ impl LogCore {
 
 pub fn data_type(options: &types::TypeOptions, column: &MysqlColumn) -> DataType {
     types::data_type(&column.column_type, options)
+}
+
+/// The table that keeps its history from here on.
+fn versioned(statement: &Statement) -> Option<&TableId> {
+    match statement {
+        Statement::CreateTable(create) => {
+            let definition = match &create.body {
+                TableBody::Definition(definition) | TableBody::AsSelect(Some(definition)) => {
+                    definition
+                }
+                TableBody::Like(_) | TableBody::AsSelect(None) => return None,
+            };
+            definition.system_versioned.then_some(&create.name)
+        }
+        Statement::AlterTable(alter) => {
+            let versions =
+                |c: &AlterClause| matches!(c, AlterClause::SystemVersioning { add: true });
+            alter.clauses.iter().any(versions).then_some(&alter.name)
+        }
+        _ => None,
+    }
 }
 
 /// The key's columns are others, or of another type: a place in the old order means nothing in the new one.
