@@ -13,7 +13,7 @@ use crate::build::run;
 pub fn build_libraries() -> Result<()> {
     let found = ["/usr/include", "/usr/local/include"];
     let is_there = |folder: &&str| std::path::Path::new(folder).join("openssl/ssl.h").exists();
-    if found.iter().any(|folder| is_there(folder)) || std::env::var_os("OPENSSL_DIR").is_some() {
+    if found.iter().any(is_there) || std::env::var_os("OPENSSL_DIR").is_some() {
         return Ok(());
     }
     install(&["libssl-dev", "pkg-config"])
