@@ -1,0 +1,86 @@
+//! One attempt's hold on the sink: its number among the runs, and what is known of the tables.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, RwLock};
+
+use lakeward_core::{Error, PipelineId, Result, TableId};
+use uuid::Uuid;
+
+use crate::client::Cluster;
+use crate::label::Labels;
+use crate::progress::ProgressTable;
+use crate::table::TableFacts;
+
+pub(crate) struct Session {
+    pub(crate) cluster: Arc<Cluster>,
+    pub(crate) progress: ProgressTable,
+    pub(crate) pipeline: PipelineId,
+    pub(crate) incarnation: u64,
+    pub(crate) labels: Labels,
+    token: String,
+    tables: Mutex<HashMap<TableId, Arc<TableFacts>>>,
+}
+
+impl Session {
+    pub(crate) async fn begin(
+        cluster: Arc<Cluster>,
+        pipeline: &PipelineId,
+        attempt: u64,
+    ) -> Result<Self> {
+        let progress = ProgressTable::new(&cluster);
+        progress.ensure(&cluster).await?;
+        let token = Uuid::new_v4().simple().to_string();
+        let incarnation = progress.begin_run(&cluster, pipeline, attempt, &token).await?;
+        Ok(Self {
+            labels: Labels::new(pipeline, incarnation),
+            cluster,
+            progress,
+            pipeline: pipeline.clone(),
+            incarnation,
+            token,
+            tables: Mutex::default(),
+        })
+    }
+
+    /// # Errors
+    /// `Fenced` when another run has begun since.
+    pub(crate) async fn check_owner(&self) -> Result<()> {
+        self.progress
+            .check_owner(&self.cluster, &self.pipeline, self.incarnation, &self.token)
+            .await
+    }
+
+    /// What is known of a table, asked once until [`Session::forget`].
+    pub(crate) async fn table(&self, table: &TableId) -> Result<Arc<TableFacts>> {
+        let known = self.tables.lock().unwrap_or_else(|e| e.into_inner()).get(table).cloned();
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let facts = Arc::new(TableFacts::read(self, table).await?);
+        let mut tables = self.tables.lock().unwrap_or_else(|e| e.into_inner());
+        tables.insert(table.clone(), facts.clone());
+        Ok(facts)
+    }
+
+    pub(crate) fn forget(&self, table: &TableId) {
+        self.tables.lock().unwrap_or_else(|e| e.into_inner()).remove(table);
+    }
+}
+
+/// The session of the attempt that runs.
+#[derive(Default)]
+pub(crate) struct CurrentSession(RwLock<Option<Arc<Session>>>);
+
+impl CurrentSession {
+    pub(crate) fn set(&self, session: Arc<Session>) {
+        *self.0.write().unwrap_or_else(|e| e.into_inner()) = Some(session);
+    }
+
+    pub(crate) fn get(&self) -> Result<Arc<Session>> {
+        self.0
+            .read()
+            .unwrap_or_else(|e| e.into_inner())
+            .clone()
+            .ok_or_else(|| Error::bug("the doris sink is used before it was acquired"))
+    }
+}
