@@ -41,6 +41,12 @@ pub const SINKS: &[Kind] = &[
         template: include_str!("../templates/sink-iceberg.yaml"),
         options: options_of::<lakeward_iceberg::config::IcebergConfig>,
     },
+    #[cfg(feature = "doris")]
+    Kind {
+        name: "doris",
+        template: include_str!("../templates/sink-doris.yaml"),
+        options: options_of::<lakeward_doris::config::DorisConfig>,
+    },
 ];
 
 /// Types that Flink CDC knows, so that asking for one is told apart from a slip of the pen.
@@ -175,6 +181,15 @@ async fn sink(
             warnings.extend(config.warnings());
             let identity = format!("iceberg {} {}", config.catalog_name(), config.warehouse()?);
             Ok((Arc::new(IcebergSink::open(config).await?), identity))
+        }
+        #[cfg(feature = "doris")]
+        "doris" => {
+            use lakeward_doris::{DorisConfig, DorisSink};
+            let config: DorisConfig = read_section(endpoint.options.clone(), &[], ignored)?;
+            config.validate()?;
+            warnings.extend(config.warnings());
+            let identity = format!("doris {}", config.progress_database);
+            Ok((Arc::new(DorisSink::new(config)?), identity))
         }
         other => Err(unknown("sink", other, endpoint.line, SINKS)),
     }

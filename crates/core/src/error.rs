@@ -11,6 +11,9 @@ pub enum ErrorKind {
     Transient,
     /// Stop; the user fixes the configuration or the permission that the message names.
     Config,
+    /// The sink no longer has what the newest checkpoint had handed over to it: restart from the checkpoint before, and
+    /// read its rows again.
+    EpochLost,
     /// Stop; the source no longer has the position. A new snapshot is the way on.
     OffsetLost,
     /// The schema-change policy decides about this table.
@@ -26,7 +29,7 @@ pub enum ErrorKind {
 impl ErrorKind {
     /// True where another attempt may succeed without anyone doing anything.
     pub fn is_retryable(self) -> bool {
-        matches!(self, ErrorKind::Transient | ErrorKind::Bug)
+        matches!(self, ErrorKind::Transient | ErrorKind::EpochLost | ErrorKind::Bug)
     }
 
     /// True where the error belongs to one table, so that the others may go on.
@@ -56,6 +59,7 @@ macro_rules! kind_constructors {
 kind_constructors! {
     transient => Transient,
     config => Config,
+    epoch_lost => EpochLost,
     offset_lost => OffsetLost,
     schema_incompatible => SchemaIncompatible,
     data_invalid => DataInvalid,

@@ -120,12 +120,19 @@ pub trait Committer: Send {
     /// Commits the tables of one epoch, concurrently where it can. A table that already holds the epoch (decided by
     /// offsets, not by checkpoint ids) is left alone and reported as `already`.
     ///
-    /// The outer error ends the attempt (`Fenced`, `Transient`); an inner error belongs to its table.
+    /// The outer error ends the attempt (`Fenced`, `Transient`, and `EpochLost` when what was completed for this epoch is
+    /// gone); an inner error belongs to its table.
     async fn commit(
         &mut self,
         epoch: &Epoch,
         tables: BTreeMap<TableId, Vec<Committable>>,
     ) -> Result<Vec<(TableId, Result<CommittedTable, Error>)>>;
+
+    /// Called once per attempt, before any new work: everything that the restored checkpoint had left is committed. What
+    /// earlier attempts wrote beyond it will never be, and can be discarded.
+    async fn restored(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// Publishes an epoch once all of its tables are committed.

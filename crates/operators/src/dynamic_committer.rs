@@ -160,6 +160,31 @@ impl DynamicFilesCommitter {
         Ok(())
     }
 
+    /// Commits what the checkpoint holds and the tables do not.
+    async fn restore(&mut self, restored: &State, out: &mut Collector) -> Result<()> {
+        let mut pending: BTreeMap<CheckpointId, Pending> = BTreeMap::new();
+        for (entry, records) in state::read::<Entry>(restored)? {
+            self.failed.extend(entry.failed);
+            let p = pending.entry(entry.epoch.checkpoint).or_default();
+            p.epoch = Some(entry.epoch);
+            let owned = |id: &TableId| state::owns(&self.context, id);
+            p.capped.extend(entry.capped.into_iter().filter(|(id, _)| owned(id)));
+            for record in records {
+                if let StreamRecord::Committable(c) = record
+                    && owned(&c.table)
+                {
+                    p.tables.entry(c.table.clone()).or_default().push(c);
+                }
+            }
+        }
+        self.pending = pending.into_values().collect();
+        self.drop_committed().await?;
+        if let Some(last) = self.pending.last().and_then(Pending::epoch_id) {
+            self.commit_up_to(last, out).await?;
+        }
+        Ok(())
+    }
+
     /// Leaves out what the tables themselves say they hold: the checkpoint may be older than their last commit.
     async fn drop_committed(&mut self) -> Result<()> {
         let progress = self.sink.progress(&self.context.pipeline).await?;
@@ -241,28 +266,11 @@ fn covers(source: &dyn Source, reached: &Offsets, wanted: &Offsets) -> Result<bo
 impl Operator for DynamicFilesCommitter {
     async fn open(&mut self, restored: Option<State>, out: &mut Collector) -> Result<()> {
         self.committer = Some(self.sink.committer(&self.context).await?);
-        let Some(restored) = restored else { return Ok(()) };
-        let mut pending: BTreeMap<CheckpointId, Pending> = BTreeMap::new();
-        for (entry, records) in state::read::<Entry>(&restored)? {
-            self.failed.extend(entry.failed);
-            let p = pending.entry(entry.epoch.checkpoint).or_default();
-            p.epoch = Some(entry.epoch);
-            let owned = |id: &TableId| state::owns(&self.context, id);
-            p.capped.extend(entry.capped.into_iter().filter(|(id, _)| owned(id)));
-            for record in records {
-                if let StreamRecord::Committable(c) = record
-                    && owned(&c.table)
-                {
-                    p.tables.entry(c.table.clone()).or_default().push(c);
-                }
-            }
+        if let Some(restored) = restored {
+            self.restore(&restored, out).await?;
         }
-        self.pending = pending.into_values().collect();
-        self.drop_committed().await?;
-        if let Some(last) = self.pending.last().and_then(Pending::epoch_id) {
-            self.commit_up_to(last, out).await?;
-        }
-        Ok(())
+        let committer = self.committer.as_mut().expect("opened above");
+        committer.restored().await
     }
 
     async fn process(&mut self, record: StreamRecord, out: &mut Collector) -> Result<()> {

@@ -261,6 +261,13 @@ impl Committer for Committers {
         }
         Ok(whole.into_iter().collect())
     }
+
+    async fn restored(&mut self) -> Result<()> {
+        for (name, committer) in &mut self.0 {
+            committer.restored().await.map_err(|e| e.with("sink", name))?;
+        }
+        Ok(())
+    }
 }
 
 struct Publishers(Vec<(String, Box<dyn EpochPublisher>)>);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use lakeward_core::{CheckpointRequester, Error, Offsets, Plan, Result, Source};
+use lakeward_core::{CheckpointRequester, Error, ErrorKind, Offsets, Plan, Result, Source};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -120,6 +120,7 @@ async fn attempts(shared: &Shared) -> Result<()> {
         if !error.kind().is_retryable() || stop.get() == Stop::Suspend {
             return Err(error);
         }
+        go_back(shared, &error).await?;
         let Some(delay) = restarts.after_failure(options.timer.now() - started) else {
             return Err(error);
         };
@@ -137,6 +138,21 @@ async fn attempts(shared: &Shared) -> Result<()> {
             () = suspended(&mut stop) => return Err(error),
             () = options.timer.sleep(delay) => {}
         }
+    }
+}
+
+/// What the sink has lost is read again from the checkpoint before.
+async fn go_back(shared: &Shared, error: &Error) -> Result<()> {
+    if error.kind() != ErrorKind::EpochLost {
+        return Ok(());
+    }
+    let why = "the sink lost what it had handed over";
+    match shared.options.store.set_newest_aside(why).await? {
+        true => Ok(()),
+        false => Err(Error::config(format!(
+            "{}; there is no checkpoint before it, so read the tables anew with --resnapshot",
+            error.message()
+        ))),
     }
 }
 

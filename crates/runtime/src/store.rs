@@ -64,4 +64,8 @@ pub trait CheckpointStore: Send + Sync {
 
     /// Durable when it returns, or not there at all. Gives back its size in bytes.
     async fn save(&self, checkpoint: Arc<Checkpoint>) -> Result<u64>;
+
+    /// Puts the newest checkpoint where it is not loaded any more; its id is not given again. False, and nothing done, when
+    /// there is none before it.
+    async fn set_newest_aside(&self, why: &str) -> Result<bool>;
 }

@@ -1,4 +1,5 @@
-//! The Python environment with the lake's other readers, DuckDB and PyIceberg, in the cache folder.
+//! The Python environment in the cache folder: the lake's other readers, DuckDB and PyIceberg, and sqlglot, which reads SQL
+//! of Doris.
 
 use std::fs;
 use std::path::PathBuf;

@@ -52,7 +52,7 @@ pub fn kafka_broker() -> Result<()> {
     kafka::fetch().map(drop)
 }
 
-/// DuckDB and PyIceberg, which read the lake back.
+/// DuckDB and PyIceberg, which read the lake back, and sqlglot, which reads our statements.
 pub fn readers() -> Result<()> {
     if venv::find().is_ok() {
         return Ok(());
@@ -65,7 +65,7 @@ pub fn readers() -> Result<()> {
     if !has_venv {
         install(&["python3-venv"])?;
     }
-    println!("installing DuckDB and PyIceberg into the cache folder");
+    println!("installing DuckDB, PyIceberg and sqlglot into the cache folder");
     venv::install().map(drop)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use futures::{StreamExt, TryStreamExt};
+use futures::StreamExt;
 use lakeward_core::{
     Committable, CommittedTable, Committer, Epoch, Error, OperatorContext, Result, TableId,
 };
@@ -139,10 +139,14 @@ impl Committer for DorisCommitter {
     ) -> Result<Vec<(TableId, Result<CommittedTable, Error>)>> {
         self.session.check_owner().await?;
         let this = &*self;
-        let work = tables.iter().map(|(table, committables)| async move {
-            let outcome = this.commit_table(table, committables, epoch).await;
-            (table.clone(), outcome.map_err(|e| e.with("table", table)))
-        });
+        let mut work = Vec::with_capacity(tables.len());
+        for (table, committables) in tables {
+            work.push(async move {
+                let outcome = this.commit_table(&table, &committables, epoch).await;
+                let outcome = outcome.map_err(|e| e.with("table", &table));
+                (table, outcome)
+            });
+        }
         let outcomes: Vec<(TableId, Result<Outcome>)> =
             futures::stream::iter(work).buffered(TABLE_CONCURRENCY).collect().await;
         let mut reached = Vec::new();
@@ -172,14 +176,12 @@ impl Committer for DorisCommitter {
     }
 
     async fn restored(&mut self) -> Result<()> {
-        let orphans = orphans::find(&self.session, self.share).await?;
-        let aborting = orphans.into_iter().map(|orphan| async move {
+        for orphan in orphans::find(&self.session, self.share).await? {
             let orphans::Orphan { database, label, txn_id } = orphan;
             tracing::info!(%database, %label, "taking back a load that an earlier run left behind");
             self.session.cluster.abort(&database, &label, txn_id).await?;
             self.metrics.aborted.add(1);
-            Ok::<(), Error>(())
-        });
-        futures::stream::iter(aborting).buffer_unordered(TABLE_CONCURRENCY).try_collect().await
+        }
+        Ok(())
     }
 }

@@ -352,6 +352,14 @@ impl DorisConfig {
         }
     }
 
+    /// The zone as a load's header has it.
+    pub(crate) fn timezone_header(&self) -> Result<String> {
+        let seconds = self.zone_offset_seconds()?;
+        let sign = if seconds < 0 { '-' } else { '+' };
+        let minutes = seconds.abs() / 60;
+        Ok(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60))
+    }
+
     /// Seconds east of Greenwich.
     pub(crate) fn zone_offset_seconds(&self) -> Result<i32> {
         let wrong = || {

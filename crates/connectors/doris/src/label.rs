@@ -34,9 +34,37 @@ impl Labels {
         format!("{}{writer}_{part}", self.prefix(table))
     }
 
+    /// What all labels of the pipeline begin with.
+    pub(crate) fn of_pipeline(&self) -> &str {
+        &self.pipeline
+    }
+
+    /// Those of another run.
+    pub(crate) fn of_run(&self, incarnation: u64) -> Self {
+        Self { pipeline: self.pipeline.clone(), incarnation }
+    }
+
     /// What all labels of a table in this incarnation begin with.
     pub(crate) fn prefix(&self, table: &TableId) -> String {
         format!("{}_{:016x}_{}_", self.pipeline, table.stable_hash(), self.incarnation)
+    }
+}
+
+/// A label of the pipeline, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Parsed {
+    /// [`TableId::stable_hash`].
+    pub(crate) table: u64,
+    pub(crate) incarnation: u64,
+}
+
+impl Parsed {
+    /// `None` for a label that is not the pipeline's.
+    pub(crate) fn of(label: &str, labels: &Labels) -> Option<Self> {
+        let mut rest = label.strip_prefix(&labels.pipeline)?.strip_prefix('_')?.split('_');
+        let table = u64::from_str_radix(rest.next()?, 16).ok()?;
+        let incarnation = rest.next()?.parse().ok()?;
+        Some(Self { table, incarnation })
     }
 }
 
@@ -55,6 +83,8 @@ mod tests {
             prop_assert!(label.len() <= 128, "{}", label);
             prop_assert!(label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_:".contains(&b)));
             prop_assert!(label.starts_with(&labels.prefix(&table)));
+            let parsed = Parsed { table: table.stable_hash(), incarnation: n };
+            prop_assert_eq!(Parsed::of(&label, &labels), Some(parsed));
         }
     }
 

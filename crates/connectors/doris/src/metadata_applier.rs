@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lakeward_core::{
-    Column, ColumnPlace, DdlId, DdlNeeds, Error, MetadataApplier, Result, SchemaChange, SchemaEvent,
+    Column, ColumnPlace, DdlId, DdlNeeds, Error, ErrorKind, MetadataApplier, Result, SchemaChange, SchemaEvent,
     TableId, TableSchema,
 };
 
+use crate::client::SERVER_CODE;
 use crate::ddl;
 use crate::progress::AppliedDdl;
 use crate::schema_job;
@@ -35,7 +36,11 @@ impl DorisMetadataApplier {
 
     async fn execute(&self, sql: &str) -> Result<()> {
         tracing::debug!(%sql, "a statement for doris");
-        self.session.cluster.sql.execute_once(sql).await
+        self.session.cluster.sql.execute_once(sql).await.map_err(|e| match e.kind() {
+            // What the server itself refuses, it refuses again; unless the table is busy.
+            ErrorKind::Transient if is_refusal(&e) => e.with_kind(ErrorKind::SchemaIncompatible),
+            _ => e,
+        })
     }
 
     async fn shape(&self, table: &TableId) -> Result<Option<TableShape>> {
@@ -64,6 +69,7 @@ impl DorisMetadataApplier {
         if has(|c| matches!(c, SchemaChange::DropTable)) {
             self.execute(&ddl::drop_table(table)).await?;
             self.forget_reached(table).await?;
+            applied = applied.into_iter().map(AppliedDdl::without_effect).collect();
         } else if let Some(to) = renamed {
             self.rename_table(event, &to, &applied).await?;
         } else {
@@ -75,6 +81,7 @@ impl DorisMetadataApplier {
                 self.create_table(table, after, resets, !applied.is_empty()).await?;
                 // The columns are those of this place in the log: what came after it is to be applied once more.
                 applied.retain(|d| d.position() <= event.id.position);
+                applied = applied.into_iter().map(AppliedDdl::without_effect).collect();
             } else {
                 self.change_table(event, after).await?;
             }
@@ -424,6 +431,14 @@ impl DorisMetadataApplier {
         schema_job::wait(&self.session.cluster, table).await?;
         self.execute(sql).await
     }
+}
+
+/// The server said no, for a reason that time does not mend.
+fn is_refusal(error: &Error) -> bool {
+    let by_server = error.context().iter().any(|(key, _)| *key == SERVER_CODE);
+    let message = error.message().to_ascii_lowercase();
+    let busy = ["is not normal", "timeout", "timed out", "not master", "try again", "rpc"];
+    by_server && !busy.iter().any(|text| message.contains(text))
 }
 
 /// The value column before a new one, when Doris has it.

@@ -19,14 +19,17 @@ use lakeward_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::client::{Cluster, SqlRow, literal, quoted};
+use crate::client::{Backoff, Cluster, SqlRow, literal, quoted};
 
-const TABLE: &str = "__lakeward_progress";
+/// Doris takes no table name that begins with an underscore.
+const TABLE: &str = "lakeward_progress";
 const RUN: &str = "run";
 const PROGRESS: &str = "progress";
 const DDL: &str = "ddl";
 /// DDL that is remembered per table: more than fit between two checkpoints.
 const KEPT_DDL: usize = 100;
+/// How often a run looks for its own entry before it gives up.
+const MAX_LOOKS: usize = 6;
 
 /// Who runs the pipeline.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +67,12 @@ pub(crate) struct AppliedDdl {
 impl AppliedDdl {
     pub(crate) fn position(&self) -> Position {
         Position { hi: self.hi, lo: self.lo }
+    }
+
+    /// The table starts over after it: no rows of versions before come any more, and versions may count anew.
+    pub(crate) fn without_effect(self) -> Self {
+        let (hi, lo) = (self.hi, self.lo);
+        Self { hi, lo, version: 0, renames: vec![], dropped: vec![], added: vec![] }
     }
 }
 
@@ -135,8 +144,15 @@ impl ProgressTable {
         let run = Run { token: token.to_string() };
         let row = Record::new(pipeline, RUN, None, incarnation, attempt, &run)?;
         self.write(cluster, &[row]).await?;
-        self.check_owner(cluster, pipeline, incarnation, token).await?;
-        Ok(incarnation)
+        // What is committed may take a moment to be seen.
+        let mut backoff = Backoff::default();
+        for _ in 0..MAX_LOOKS {
+            match self.check_owner(cluster, pipeline, incarnation, token).await {
+                Err(e) if e.kind() == ErrorKind::Transient => backoff.wait().await,
+                looked => return looked.map(|()| incarnation),
+            }
+        }
+        self.check_owner(cluster, pipeline, incarnation, token).await.map(|()| incarnation)
     }
 
     async fn run(

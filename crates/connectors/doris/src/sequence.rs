@@ -12,8 +12,8 @@ use lakeward_core::{Error, Position, Result};
 /// The column's type in `function_column.sequence_type`.
 pub(crate) const SEQUENCE_TYPE: &str = "LARGEINT";
 
-/// The column's name.
-pub(crate) const SEQUENCE_COLUMN: &str = "__DORIS_SEQUENCE_COL__";
+/// The field of a load that the header `function_column.sequence_col` makes the hidden column of.
+pub(crate) const SEQUENCE_FIELD: &str = "__lakeward_sequence";
 
 /// The column that says whether a row deletes its key.
 pub(crate) const DELETE_SIGN: &str = "__DORIS_DELETE_SIGN__";

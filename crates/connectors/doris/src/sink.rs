@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lakeward_core::{
-    Committer, EpochPublisher, MetadataApplier, OperatorContext, PipelineId, Result, Sink,
+    Committer, EpochPublisher, Error, MetadataApplier, OperatorContext, PipelineId, Result, Sink,
     SinkCheck, SinkWriter, TableId, TableProgress, TableSchema,
 };
 
@@ -19,6 +19,9 @@ use crate::session::{CurrentSession, Session};
 use crate::table::TableShape;
 use crate::writer::DorisWriter;
 
+/// Checkpoint intervals that a load must be able to wait.
+const LEAST_INTERVALS: u128 = 3;
+
 /// Tables of an Apache Doris cluster. See [`Sink`].
 pub struct DorisSink {
     cluster: Arc<Cluster>,
@@ -31,6 +34,22 @@ impl DorisSink {
         config.validate()?;
         let cluster = Arc::new(Cluster::new(Arc::new(config))?);
         Ok(Self { cluster, current: CurrentSession::default() })
+    }
+
+    /// How long the cluster keeps a precommitted load, where the account may ask.
+    async fn check_timeout(&self, check: &mut SinkCheck) {
+        const NAME: &str = "stream_load_default_precommit_timeout_second";
+        let config = &self.cluster.config;
+        let sql = format!("ADMIN SHOW FRONTEND CONFIG LIKE '{NAME}'");
+        let Ok(rows) = self.cluster.sql.rows(&sql).await else { return };
+        let seconds = rows.first().and_then(|row| row.get("Value")?.parse::<u64>().ok());
+        let Some(seconds) = seconds.filter(|_| config.two_phase()) else { return };
+        if seconds < config.transaction_timeout.0.as_secs() {
+            check.warnings.push(format!(
+                "the cluster keeps a load that waits for its commit for {seconds} s ({NAME}), which is less than \
+                 sink.transaction-timeout"
+            ));
+        }
     }
 
     async fn check_table(
@@ -69,6 +88,7 @@ impl Sink for DorisSink {
         let mut check =
             SinkCheck { target, warnings: self.cluster.config.warnings(), errors: Vec::new() };
         self.cluster.check_nodes().await?;
+        self.check_timeout(&mut check).await;
         for (table, schema) in tables {
             self.check_table(table, schema, &mut check).await?;
         }
@@ -101,6 +121,16 @@ impl Sink for DorisSink {
     }
 
     async fn committer(&self, context: &OperatorContext) -> Result<Box<dyn Committer>> {
+        let timeout_ms = self.cluster.config.transaction_timeout.0.as_millis();
+        let least_ms = u128::from(context.checkpoint_interval_ms) * LEAST_INTERVALS;
+        if self.cluster.config.two_phase() && timeout_ms < least_ms {
+            return Err(Error::config(
+                "sink.transaction-timeout must be at least three checkpoint intervals: a load waits for its checkpoint, and \
+                 the cluster aborts it after that time",
+            )
+            .with("sink.transaction-timeout in ms", timeout_ms)
+            .with("checkpoint.interval in ms", context.checkpoint_interval_ms));
+        }
         Ok(Box::new(DorisCommitter::new(self.current.get()?, context)))
     }
 

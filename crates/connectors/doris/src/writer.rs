@@ -13,7 +13,7 @@ use crate::committable::TableCommittable;
 use crate::config::GroupCommit;
 use crate::encode::{self, BodyFormat, HiddenColumns, Rows};
 use crate::metrics::SinkMetrics;
-use crate::sequence::{DELETE_SIGN, SEQUENCE_FIELD};
+use crate::sequence::SEQUENCE_FIELD;
 use crate::session::Session;
 use crate::table::{Binding, TableFacts};
 
@@ -201,9 +201,6 @@ impl DorisWriter {
         if let Some(field) = rows.hidden.sequence {
             headers.push(("function_column.sequence_col", field.into()));
         }
-        if rows.hidden.delete_sign {
-            debug_assert!(columns.iter().any(|c| c.contains(DELETE_SIGN)));
-        }
         match config.group_commit {
             GroupCommit::Off => {
                 headers.push(("two_phase_commit", config.two_phase().to_string()));
@@ -262,12 +259,10 @@ impl SinkWriter for DorisWriter {
         self.counts.rows += change.kinds.len() as u64;
         let newest = change.segments.iter().map(|s| s.commit_ms).max().unwrap_or(0);
         self.counts.commit_ms = self.counts.commit_ms.max(newest);
-        // A delete may be the first half of a key change, whose halves stay together.
-        let halfway = change.kinds.last().is_some_and(|k| !k.is_put());
         self.buffer.push(change);
         let full = self.buffer.bytes() >= self.limit_bytes
             || self.buffer.rows() >= self.session.cluster.config.max_rows;
-        if full && !halfway {
+        if full {
             self.send().await?;
         }
         Ok(())

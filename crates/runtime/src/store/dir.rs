@@ -102,6 +102,21 @@ impl CheckpointStore for DirStore {
         })
         .await
     }
+
+    async fn set_newest_aside(&self, why: &str) -> Result<bool> {
+        let why = why.to_string();
+        self.blocking(move |content| {
+            let ids = content.ids(EXTENSION)?;
+            match ids.as_slice() {
+                [older @ .., newest] if !older.is_empty() => {
+                    content.set_aside(*newest, &why, older.len())?;
+                    Ok(true)
+                }
+                _ => Ok(false),
+            }
+        })
+        .await
+    }
 }
 
 impl Content {
@@ -152,13 +167,13 @@ impl Content {
         Ok(Loaded::default())
     }
 
-    /// A damaged checkpoint is kept under another name, for a look at what happened.
+    /// A checkpoint that cannot be used is kept under another name, for a look at what happened.
     fn set_aside(&self, id: u64, why: &str, older: usize) -> Result<()> {
         let (from, to) = (self.file(id, EXTENSION), self.file(id, DAMAGED));
         let file = from.display();
-        tracing::error!(checkpoint = id, %file, older, "checkpoint is damaged: {why}; trying the one before it");
+        tracing::error!(checkpoint = id, %file, older, "checkpoint is of no use: {why}; going back to the one before it");
         fs::rename(&from, &to)
-            .map_err(|e| io_error(e, "could not set a damaged checkpoint aside", &from))
+            .map_err(|e| io_error(e, "could not set a checkpoint aside", &from))
     }
 
     /// Old files cost only space: what cannot be removed now is removed next time.

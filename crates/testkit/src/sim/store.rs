@@ -40,4 +40,8 @@ impl CheckpointStore for SimulatedStore {
         self.faults.step(format!("store:save {id}:after")).await?;
         Ok(size)
     }
+    async fn set_newest_aside(&self, why: &str) -> Result<bool> {
+        self.faults.step("store:set aside").await?;
+        self.disk.set_newest_aside(why).await
+    }
 }

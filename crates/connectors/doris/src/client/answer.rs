@@ -101,6 +101,13 @@ pub(crate) struct FrontendAnswer {
     pub(crate) data: serde_json::Value,
 }
 
+impl FrontendAnswer {
+    pub(crate) fn is_about(&self, text: &str) -> bool {
+        let has = |t: &str| t.to_ascii_lowercase().contains(text);
+        has(&self.msg) || self.data.as_str().is_some_and(has)
+    }
+}
+
 /// What became of a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LabelState {

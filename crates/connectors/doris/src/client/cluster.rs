@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use futures::future::BoxFuture;
 use http::{HeaderValue, Method, StatusCode};
 use lakeward_core::{Error, Result};
 use rustls::ClientConfig;
@@ -225,6 +226,11 @@ impl Cluster {
         .with("redirect", to))
     }
 
+    /// That a frontend answers over HTTP, and the cluster tells its backends.
+    pub(crate) async fn check_nodes(&self) -> Result<()> {
+        self.next_backends().await.map(drop)
+    }
+
     async fn is_node(&self, to: &Endpoint) -> bool {
         self.nodes.read().await.hosts.contains(&(to.host.clone(), to.port))
     }
@@ -243,8 +249,12 @@ impl Cluster {
         Ok(backends)
     }
 
-    /// Asks the cluster for its nodes. With `benodes` the backends are those.
-    async fn find_nodes(&self) -> Result<()> {
+    /// Asks the cluster for its nodes. With `benodes` the backends are those. Boxed: asking may itself be redirected.
+    fn find_nodes(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.ask_for_nodes())
+    }
+
+    async fn ask_for_nodes(&self) -> Result<()> {
         let scheme = self.frontends[0].scheme;
         let mut found = Vec::new();
         if self.config.benodes.is_none() {

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 pub(crate) use cluster::Cluster;
 pub(crate) use queue::LoadQueue;
-pub(crate) use sql::{SqlRow, SqlSession};
+pub(crate) use sql::{SERVER_CODE, SqlRow};
 pub(crate) use stream_load::{Load, Loaded};
+pub(crate) use transaction::End;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {

@@ -11,6 +11,9 @@ use super::Backoff;
 use super::answer::shortened;
 use crate::config::{DorisConfig, SqlTls};
 
+/// The context key of an error that the server itself gave.
+pub(crate) const SERVER_CODE: &str = "code";
+
 /// One row, by column name. NULL is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SqlRow(HashMap<String, String>);
@@ -174,7 +177,7 @@ fn failure(e: mysql_async::Error, doing: &str) -> Error {
                 1044 | 1045 | 1142 | 1227 => ErrorKind::Config,
                 _ => ErrorKind::Transient,
             };
-            Error::new(kind, format!("{doing}: {}", shortened(&e.message))).with("code", e.code)
+            Error::new(kind, format!("{doing}: {}", shortened(&e.message))).with(SERVER_CODE, e.code)
         }
         mysql_async::Error::Io(e) => Error::transient(doing).with_source(e),
         other => Error::transient(doing).with_source(other.to_string()),

@@ -33,6 +33,8 @@ impl Cluster {
             let error = match asked {
                 Ok(answer) => match answer.data.as_str().and_then(LabelState::parse) {
                     Some(state) => return Ok(state),
+                    // With its database everything of it is gone.
+                    None if answer.is_about("unknown database") => return Ok(LabelState::Unknown),
                     None => Error::transient(format!(
                         "doris does not tell the state of a label: {}",
                         shortened(&answer.msg)

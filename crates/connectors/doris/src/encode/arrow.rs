@@ -22,10 +22,15 @@ pub(super) fn encode(rows: &Rows<'_>) -> Result<Vec<u8>> {
     let mut fields = Vec::new();
     let mut arrays: Vec<ArrayRef> = Vec::new();
     for (at, column) in rows.columns.iter().enumerate() {
-        let name = &rows.schema.columns[*column].name;
+        let name = rows.name(*column);
         let array = gather(rows, &columns, at, *column).map_err(|e| e.with("column", name))?;
-        fields.push(Field::new(&**name, array.data_type().clone(), true));
+        fields.push(Field::new(name, array.data_type().clone(), true));
         arrays.push(array);
+    }
+    for (name, text) in rows.constants {
+        let mut constant = StringBuilder::new();
+        rows.rows.iter().for_each(|_| constant.append_option(text.as_ref()));
+        push(name, Arc::new(constant.finish()), &mut fields, &mut arrays);
     }
     if rows.hidden.delete_sign {
         let mut signs = Int8Builder::with_capacity(rows.rows.len());
@@ -55,7 +60,7 @@ macro_rules! gather_typed {
     ($rows:expr, $columns:expr, $at:expr, $index:expr, $variant:ident, $builder:ty) => {{
         let mut builder = <$builder>::new();
         for row in $rows.rows {
-            let value = match $rows.source(row, $index) {
+            let value = match row.cell($index) {
                 CellSource::At { batch, row } => match &$columns[batch as usize][$at] {
                     TypedColumn::$variant(array) => {
                         arrow_array::Array::is_valid(array, row as usize)
@@ -104,7 +109,7 @@ fn texts(
     let mut builder = StringBuilder::new();
     let mut text = Vec::new();
     for row in rows.rows {
-        let CellSource::At { batch, row } = rows.source(row, index) else {
+        let CellSource::At { batch, row } = row.cell(index) else {
             builder.append_null();
             continue;
         };

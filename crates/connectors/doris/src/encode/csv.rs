@@ -19,7 +19,7 @@ pub(super) fn encode(rows: &Rows<'_>) -> Result<Vec<u8>> {
             if at > 0 {
                 out.push(COLUMN_SEPARATOR);
             }
-            let CellSource::At { batch, row } = rows.source(row, *column) else {
+            let CellSource::At { batch, row } = row.cell(*column) else {
                 out.extend_from_slice(NULL);
                 continue;
             };
@@ -41,6 +41,10 @@ pub(super) fn encode(rows: &Rows<'_>) -> Result<Vec<u8>> {
                     out.extend_from_slice(text);
                 }
             }
+        }
+        for (_, text) in rows.constants {
+            out.push(COLUMN_SEPARATOR);
+            out.extend_from_slice(text.as_ref().map_or(NULL, |t| t.as_bytes()));
         }
         if rows.hidden.delete_sign {
             out.extend_from_slice(&[COLUMN_SEPARATOR, if row.deletes { b'1' } else { b'0' }]);

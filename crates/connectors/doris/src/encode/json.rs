@@ -14,7 +14,7 @@ pub(super) fn encode(rows: &Rows<'_>) -> Result<Vec<u8>> {
         .iter()
         .map(|c| {
             let mut name = Vec::new();
-            push_string(&rows.schema.columns[*c].name, &mut name)?;
+            push_string(rows.name(*c), &mut name)?;
             name.push(b':');
             Ok(name)
         })
@@ -24,7 +24,7 @@ pub(super) fn encode(rows: &Rows<'_>) -> Result<Vec<u8>> {
         out.push(b'{');
         let mut first = true;
         for (at, column) in rows.columns.iter().enumerate() {
-            let CellSource::At { batch, row } = rows.source(row, *column) else { continue };
+            let CellSource::At { batch, row } = row.cell(*column) else { continue };
             if !first {
                 out.push(b',');
             }
@@ -44,6 +44,19 @@ pub(super) fn encode(rows: &Rows<'_>) -> Result<Vec<u8>> {
                     out.push(b'"');
                 }
                 CellKind::Text => push_string(cell.as_text(row).unwrap_or_default(), &mut out)?,
+            }
+        }
+        if !row.deletes {
+            for (name, text) in rows.constants {
+                if !std::mem::take(&mut first) {
+                    out.push(b',');
+                }
+                push_string(name, &mut out)?;
+                out.push(b':');
+                match text {
+                    Some(text) => push_string(text, &mut out)?,
+                    None => out.extend_from_slice(b"null"),
+                }
             }
         }
         if rows.hidden.delete_sign {

@@ -11,7 +11,7 @@ use lakeward_core::{Result, TableSchema};
 
 pub(crate) use compress::{Compression, compress};
 
-use crate::collapse::{CellSource, Row};
+use crate::collapse::Row;
 
 /// `sink.properties.format`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum BodyFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HiddenColumns {
     pub(crate) delete_sign: bool,
-    /// `__DORIS_SEQUENCE_COL__`, or a name that the header `function_column.sequence_col` maps to it.
+    /// The field that the header `function_column.sequence_col` names.
     pub(crate) sequence: Option<&'static str>,
 }
 
@@ -39,20 +39,24 @@ pub(crate) struct Rows<'a> {
     pub(crate) rows: &'a [Row],
     /// Indices of the columns that the body carries, in order.
     pub(crate) columns: &'a [usize],
+    /// For each column of the schema its name in Doris.
+    pub(crate) names: &'a [Option<String>],
+    /// Columns that have the same text in every row.
+    pub(crate) constants: &'a [(String, Option<String>)],
     pub(crate) hidden: HiddenColumns,
     pub(crate) zone_offset_seconds: i32,
 }
 
 impl Rows<'_> {
-    /// Where the cell's value is. Of a delete only the key is written; the rest is null.
-    fn source(&self, row: &Row, column: usize) -> CellSource {
-        row.cell(column)
+    fn name(&self, column: usize) -> &str {
+        let name = self.names.get(column).and_then(Option::as_deref);
+        name.unwrap_or(&self.schema.columns[column].name)
     }
 
     /// Names of everything in the body, in order.
-    pub(crate) fn names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> =
-            self.columns.iter().map(|c| &*self.schema.columns[*c].name).collect();
+    pub(crate) fn header_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.columns.iter().map(|c| self.name(*c)).collect();
+        names.extend(self.constants.iter().map(|(name, _)| name.as_str()));
         if self.hidden.delete_sign {
             names.push(crate::sequence::DELETE_SIGN);
         }
@@ -70,3 +74,6 @@ pub(crate) fn encode(rows: &Rows<'_>, format: BodyFormat) -> Result<Vec<u8>> {
         BodyFormat::Arrow => arrow::encode(rows),
     }
 }
+
+#[cfg(test)]
+mod tests;

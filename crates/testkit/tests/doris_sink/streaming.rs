@@ -1,0 +1,141 @@
+//! What goes right.
+
+use anyhow::Result;
+use lakeward_testkit::doris::Settings;
+
+use crate::scene::Scene;
+
+const SETUP: &[&str] = &[
+    "CREATE TABLE items (id INT PRIMARY KEY, name VARCHAR(40), price DECIMAL(12,2), at DATETIME(3), \
+     big BIGINT UNSIGNED, note TEXT) COMMENT 'things'",
+    "CREATE TABLE pairs (a VARCHAR(10), b INT, v INT, PRIMARY KEY (b, a))",
+    "CREATE TABLE log (at DATETIME, text VARCHAR(100))",
+    "INSERT INTO items SELECT seq, CONCAT('naïve \"', seq, '\" \\\\ \\n 日本'), seq / 7, \
+     '2024-02-29 12:34:56.789' + INTERVAL seq MINUTE, 18446744073709551615 - seq, NULL FROM seq_1_to_3000",
+    "INSERT INTO pairs VALUES ('x', 1, 1), ('y', 1, 2), ('', 2, NULL)",
+    "INSERT INTO log VALUES ('2024-01-01', 'one'), ('2024-01-01', 'one')",
+];
+
+fn same(scene: &Scene) -> Result<()> {
+    scene.assert_same("id, name, price, at, big, note", "items")?;
+    scene.assert_same("a, b, v", "pairs")?;
+    scene.assert_same("at, text", "log")
+}
+
+fn live(format: &str, database: &'static str) -> Result<()> {
+    let format = format.to_string();
+    let made = Scene::new(database, Settings::default(), SETUP, |pipeline| {
+        pipeline
+            .set("sink", "sink.properties.format", format)
+            .set("sink", "sink.buffer-flush.max-rows", 700)
+            .set("pipeline", "parallelism", 2)
+    })?;
+    let Some(mut scene) = made else { return Ok(()) };
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    same(&scene)?;
+    scene.follow(&[
+        "UPDATE items SET name = CONCAT(name, '!'), note = REPEAT('x', id) WHERE id <= 500",
+        "DELETE FROM items WHERE id BETWEEN 400 AND 600",
+        "INSERT INTO items (id, name) VALUES (450, 'back'), (9001, 'new')",
+        "UPDATE items SET id = id + 10000 WHERE id < 10",
+        "UPDATE pairs SET v = 7 WHERE b = 1",
+        "DELETE FROM pairs WHERE a = ''",
+        "INSERT INTO log SELECT '2024-01-02', seq FROM seq_1_to_50",
+    ])?;
+    same(&scene)?;
+    scene.follow(&[
+        "BEGIN",
+        "UPDATE items SET note = 'first' WHERE id = 20",
+        "DELETE FROM items WHERE id = 20",
+        "INSERT INTO items (id, note) VALUES (20, 'second')",
+        "UPDATE items SET note = 'third' WHERE id = 20",
+        "COMMIT",
+    ])?;
+    same(&scene)?;
+    scene.lakeward.stop()
+}
+
+#[test]
+fn rows_follow_as_json() -> Result<()> {
+    live("json", "doris_json")
+}
+
+#[test]
+fn rows_follow_as_csv() -> Result<()> {
+    live("csv", "doris_csv")
+}
+
+#[test]
+fn rows_follow_as_arrow() -> Result<()> {
+    live("arrow", "doris_arrow")
+}
+
+#[test]
+fn columns_follow() -> Result<()> {
+    let made = Scene::new("doris_ddl", Settings::default(), SETUP, |pipeline| pipeline)?;
+    let Some(mut scene) = made else { return Ok(()) };
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    scene.follow(&[
+        "INSERT INTO items (id, name) VALUES (5001, 'before')",
+        "ALTER TABLE items ADD COLUMN stock INT NOT NULL DEFAULT 5 AFTER name",
+        "INSERT INTO items (id, name, stock) VALUES (5002, 'after', 6)",
+        "ALTER TABLE items RENAME COLUMN note TO remark",
+        "UPDATE items SET remark = 'r' WHERE id < 5",
+        "ALTER TABLE items DROP COLUMN price",
+        "ALTER TABLE items MODIFY COLUMN name VARCHAR(80)",
+        "UPDATE items SET name = REPEAT('é', 80) WHERE id = 7",
+        "ALTER TABLE items MODIFY COLUMN stock BIGINT NOT NULL DEFAULT 5",
+        "UPDATE items SET stock = 5000000000 WHERE id = 8",
+        "ALTER TABLE items COMMENT 'other things'",
+    ])?;
+    scene.assert_same("id, name, stock, at, big, remark", "items")?;
+    scene.follow(&[
+        "CREATE TABLE later (id INT PRIMARY KEY, c1 INT, c2 INT)",
+        "INSERT INTO later VALUES (1, 2, 3)",
+        "ALTER TABLE later RENAME COLUMN c1 TO c2, RENAME COLUMN c2 TO c1",
+        "INSERT INTO later (id, c1, c2) VALUES (2, 8, 9)",
+        "TRUNCATE TABLE pairs",
+        "INSERT INTO pairs VALUES ('z', 9, 9)",
+        "RENAME TABLE later TO latest",
+        "INSERT INTO latest (id, c1) VALUES (3, 4)",
+        "DROP TABLE log",
+    ])?;
+    scene.assert_same("id, c1, c2", "latest")?;
+    scene.assert_same("a, b, v", "pairs")?;
+    let tables = scene.in_doris("SHOW TABLES")?;
+    let tables: Vec<&str> = tables.iter().filter_map(|r| r[0].as_deref()).collect();
+    assert_eq!(tables, ["items", "latest", "pairs"]);
+    scene.lakeward.stop()
+}
+
+#[test]
+fn values_that_were_not_sent_are_left_as_they_are() -> Result<()> {
+    let made = Scene::new("doris_minimal", Settings::default(), SETUP, |pipeline| pipeline)?;
+    let Some(mut scene) = made else { return Ok(()) };
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    scene.follow(&[
+        "SET SESSION binlog_row_image = 'MINIMAL'",
+        "UPDATE items SET note = 'n' WHERE id < 20",
+        "UPDATE items SET price = 1 WHERE id BETWEEN 10 AND 30",
+        "DELETE FROM items WHERE id = 15",
+        "UPDATE items SET name = 'm' WHERE id = 29",
+    ])?;
+    scene.assert_same("id, name, price, at, big, note", "items")
+}
+
+#[test]
+fn a_second_start_goes_on() -> Result<()> {
+    let made = Scene::new("doris_again", Settings::default(), SETUP, |pipeline| pipeline)?;
+    let Some(mut scene) = made else { return Ok(()) };
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    scene.lakeward.stop()?;
+    scene.source()?.run("UPDATE items SET note = 'meanwhile' WHERE id < 100")?;
+    scene.source()?.run("INSERT INTO log VALUES (NOW(), 'meanwhile')")?;
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    same(&scene)
+}
