@@ -151,6 +151,13 @@ pub trait MetadataApplier: Send {
     /// True when the table already has this DDL or a later one.
     async fn is_applied(&mut self, ddl: &DdlId) -> Result<bool>;
 
+    /// Asked again and again, once nothing stands before the DDL any more: starts in the sink what takes long, and is true
+    /// when [`MetadataApplier::apply`] would not wait. Meanwhile the table's rows are held, and other tables go on.
+    async fn prepare(&mut self, event: &SchemaEvent) -> Result<bool> {
+        let _ = event;
+        Ok(true)
+    }
+
     /// # Errors
     /// `SchemaIncompatible` when the sink cannot express the change; nothing was changed then.
     async fn apply(&mut self, event: &SchemaEvent) -> Result<()>;

@@ -257,7 +257,7 @@ impl Operator for StreamDdlHandler {
             .collect();
         for id in held {
             let Some(mut hold) = self.take(&id) else { continue };
-            if self.ready(&mut hold)? {
+            if self.ready(&mut hold)? && self.prepared(&hold).await? {
                 self.run(id, hold, out).await?;
             } else {
                 self.place(id, hold);

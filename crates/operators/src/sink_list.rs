@@ -313,6 +313,14 @@ impl MetadataApplier for Appliers {
         Ok(true)
     }
 
+    async fn prepare(&mut self, event: &SchemaEvent) -> Result<bool> {
+        let mut all = true;
+        for applier in &mut self.0 {
+            all &= applier.prepare(event).await?;
+        }
+        Ok(all)
+    }
+
     /// One after the other. A failure leaves the ones before it changed: the same DDL is a no-op there the next time.
     async fn apply(&mut self, event: &SchemaEvent) -> Result<()> {
         for applier in &mut self.0 {

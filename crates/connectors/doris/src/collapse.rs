@@ -11,7 +11,10 @@ use crate::sequence;
 /// Where a cell's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CellSource {
-    At { batch: u32, row: u32 },
+    At {
+        batch: u32,
+        row: u32,
+    },
     /// The source did not send it.
     Unknown,
 }
@@ -245,7 +248,8 @@ impl Part {
             return Some((0..columns).map(cell).collect());
         }
         let Unavailable(missing) = self.unavailable.as_ref()?;
-        let lacks = |c: usize| missing.get(c).and_then(Option::as_ref).is_some_and(|b| b.value(row));
+        let lacks =
+            |c: usize| missing.get(c).and_then(Option::as_ref).is_some_and(|b| b.value(row));
         (0..columns).any(lacks).then(|| {
             (0..columns).map(|c| if lacks(c) { CellSource::Unknown } else { here }).collect()
         })
@@ -292,7 +296,12 @@ mod tests {
 
     type Cells = (i32, Option<i32>, Option<&'static str>);
 
-    fn change(keyed: bool, at: u64, rows: &[(RowKind, Cells)], missing: &[(usize, usize)]) -> DataChange {
+    fn change(
+        keyed: bool,
+        at: u64,
+        rows: &[(RowKind, Cells)],
+        missing: &[(usize, usize)],
+    ) -> DataChange {
         let schema = Arc::new(schema(keyed));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(rows.iter().map(|(_, c)| Some(c.0)).collect::<Int32Array>()),
@@ -330,8 +339,10 @@ mod tests {
 
     #[test]
     fn the_last_row_of_a_key_stays() {
-        let first = change(true, 1, &[(Insert, (1, Some(1), None)), (Insert, (2, None, None))], &[]);
-        let second = change(true, 2, &[(UpdateAfter, (1, Some(9), None)), (Delete, (2, None, None))], &[]);
+        let first =
+            change(true, 1, &[(Insert, (1, Some(1), None)), (Insert, (2, None, None))], &[]);
+        let second =
+            change(true, 2, &[(UpdateAfter, (1, Some(9), None)), (Delete, (2, None, None))], &[]);
         let all = collapsed(vec![first, second], true).expect("collapsed");
         assert_eq!(all.groups.len(), 1);
         let rows = &all.groups[0].rows;

@@ -29,7 +29,10 @@ pub(crate) struct DorisCommitter {
 
 /// What became of one table's loads.
 enum Outcome {
-    Committed { reached: Reached, committed: CommittedTable },
+    Committed {
+        reached: Reached,
+        committed: CommittedTable,
+    },
     /// The cluster no longer has a load that the checkpoint counts on, and nothing of the table's epoch was committed.
     Lost(Error),
 }

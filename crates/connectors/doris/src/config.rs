@@ -331,24 +331,21 @@ impl DorisConfig {
             None | Some("json") => Ok(BodyFormat::Json),
             Some("csv") => Ok(BodyFormat::Csv),
             Some("arrow") => Ok(BodyFormat::Arrow),
-            Some(other) => Err(Error::config(
-                "sink.properties.format must be json, csv or arrow",
-            )
-            .with("format", other)),
+            Some(other) => Err(Error::config("sink.properties.format must be json, csv or arrow")
+                .with("format", other)),
         }
     }
 
     pub(crate) fn compression(&self) -> Result<Compression> {
-        match self.load_properties.get("compress_type").map(|c| c.to_ascii_lowercase()).as_deref()
-        {
+        match self.load_properties.get("compress_type").map(|c| c.to_ascii_lowercase()).as_deref() {
             None => Ok(Compression::None),
             Some("gz") => Ok(Compression::Gzip),
             Some("lz4") => Ok(Compression::Lz4),
             Some("zstd") => Ok(Compression::Zstd),
-            Some(other) => Err(Error::config(
-                "sink.properties.compress_type must be gz, lz4 or zstd",
-            )
-            .with("compress_type", other)),
+            Some(other) => {
+                Err(Error::config("sink.properties.compress_type must be gz, lz4 or zstd")
+                    .with("compress_type", other))
+            }
         }
     }
 
@@ -410,7 +407,9 @@ fn endpoints(option: &str, text: &str, default_port: u16) -> Result<Vec<Endpoint
             };
             let rest = rest.trim_end_matches('/');
             let (host, port) = match rest.rsplit_once(':') {
-                Some((host, port)) if !host.is_empty() && (!host.contains(':') || host.ends_with(']')) => {
+                Some((host, port))
+                    if !host.is_empty() && (!host.contains(':') || host.ends_with(']')) =>
+                {
                     (host, port.parse().map_err(|_| wrong(node))?)
                 }
                 _ => (rest, default_port),

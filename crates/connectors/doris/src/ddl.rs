@@ -11,9 +11,8 @@ use crate::types::{DorisType, default_text};
 /// `"a" = "b", …`.
 pub(crate) fn properties(list: &[(String, String)]) -> String {
     let escaped = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
-    let one = |(key, value): &(String, String)| {
-        format!("\"{}\" = \"{}\"", escaped(key), escaped(value))
-    };
+    let one =
+        |(key, value): &(String, String)| format!("\"{}\" = \"{}\"", escaped(key), escaped(value));
     list.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -37,8 +36,7 @@ pub(crate) fn create_table(
             columns.push(column_definition(column, false, partition.as_ref())?);
         }
     }
-    let mut sql =
-        format!("CREATE TABLE IF NOT EXISTS {} ({})", name_of(table), columns.join(", "));
+    let mut sql = format!("CREATE TABLE IF NOT EXISTS {} ({})", name_of(table), columns.join(", "));
     let names: Vec<String> = schema.primary_key.iter().map(|k| quoted(k)).collect();
     let names = names.join(", ");
     if !key.is_empty() {

@@ -3,15 +3,17 @@
 //! Doris has no transaction around DDL, so each statement is preceded by a look at the table: one that was done before a
 //! crash is not done again. That an event is done is noted at its end.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use lakeward_core::{
-    Column, ColumnPlace, DdlId, DdlNeeds, Error, ErrorKind, MetadataApplier, Result, SchemaChange, SchemaEvent,
-    TableId, TableSchema,
+    Column, ColumnPlace, DdlId, DdlNeeds, Error, ErrorKind, MetadataApplier, Result, SchemaChange,
+    SchemaEvent, TableId, TableSchema,
 };
 
-use crate::client::SERVER_CODE;
+use crate::client::{SERVER_CODE, now_ms};
 use crate::ddl;
 use crate::progress::AppliedDdl;
 use crate::schema_job;
@@ -21,17 +23,28 @@ use crate::types::{DorisType, default_text};
 
 /// A name that a column has for the moment in which two swap theirs.
 const SWAPPED: &str = "lakeward_swap_";
+const REPORT_EVERY_MS: i64 = schema_job::REPORT_EVERY.as_millis() as i64;
 
 /// Changes tables as the source's DDL says. See the module.
 pub(crate) struct DorisMetadataApplier {
     session: Arc<Session>,
     zone_offset_seconds: i32,
+    rewrites: HashMap<DdlId, Rewrite>,
+}
+
+/// A change that rewrites its table, and has been begun.
+struct Rewrite {
+    since_ms: i64,
+    next_look_ms: i64,
+    reported_ms: i64,
+    /// Columns whose job was started.
+    columns: BTreeSet<Arc<str>>,
 }
 
 impl DorisMetadataApplier {
     pub(crate) fn new(session: Arc<Session>) -> Result<Self> {
         let zone_offset_seconds = session.cluster.config.zone_offset_seconds()?;
-        Ok(Self { session, zone_offset_seconds })
+        Ok(Self { session, zone_offset_seconds, rewrites: HashMap::new() })
     }
 
     async fn execute(&self, sql: &str) -> Result<()> {
@@ -361,6 +374,36 @@ impl DorisMetadataApplier {
         }
     }
 
+    /// Starts the next job of an event that only changes types. True when none is left to start or to wait for.
+    async fn rewrite(&mut self, event: &SchemaEvent, after: &TableSchema) -> Result<bool> {
+        let table = &event.table;
+        if let Some(job) = schema_job::open(&self.session.cluster, table).await? {
+            let rewrite = self.rewrites.get_mut(&event.id);
+            if let Some(rewrite) = rewrite.filter(|r| now_ms() >= r.reported_ms + REPORT_EVERY_MS) {
+                rewrite.reported_ms = now_ms();
+                let since_ms = u64::try_from(now_ms() - rewrite.since_ms).unwrap_or(0);
+                schema_job::report(table, &job, Duration::from_millis(since_ms));
+            }
+            return Ok(false);
+        }
+        self.check_possible(table, event, after).await?;
+        let shape = self.existing(table).await?;
+        for change in &event.changes {
+            let SchemaChange::AlterColumnType { name, .. } = change else { continue };
+            let Some((_, to)) = self.type_change(&shape, name, after)? else { continue };
+            let Some(column) = shape.find(name) else { continue };
+            let Some(rewrite) = self.rewrites.get_mut(&event.id) else { continue };
+            // Its job has ended and changed nothing: applying it says so.
+            if !rewrite.columns.insert(name.clone()) {
+                return Ok(true);
+            }
+            let comment = after.index_of(name).and_then(|i| after.columns[i].comment.as_deref());
+            self.execute(&ddl::modify_column(table, column, to, comment)).await?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
     /// Renames are simultaneous; Doris does one after the other, and a swap takes a name in between.
     async fn rename_columns(&self, table: &TableId, event: &SchemaEvent) -> Result<()> {
         let renames: Vec<(&str, &str)> = event
@@ -381,9 +424,8 @@ impl DorisMetadataApplier {
         // All leave their names first. The position in the log makes the names in between ours.
         let between =
             |at: usize| format!("{SWAPPED}{}_{}_{at}", event.id.position.hi, event.id.position.lo);
-        let left = |shape: &TableShape| {
-            (0..renames.len()).any(|at| shape.find(&between(at)).is_some())
-        };
+        let left =
+            |shape: &TableShape| (0..renames.len()).any(|at| shape.find(&between(at)).is_some());
         let shape = self.existing(table).await?;
         let begun = left(&shape);
         let ended = !begun && self.has_new_names(event, &shape);
@@ -478,7 +520,8 @@ impl MetadataApplier for DorisMetadataApplier {
             | SchemaChange::DropColumn { .. }
             | SchemaChange::RenameColumn { .. } => DdlNeeds::FilesComplete,
             SchemaChange::AlterColumnType { from, to, name } => {
-                let of = |data_type| DorisType::of(&Column::new(name.clone(), data_type, true), false);
+                let of =
+                    |data_type| DorisType::of(&Column::new(name.clone(), data_type, true), false);
                 match (of(*from), of(*to)) {
                     (Ok(a), Ok(b)) if a.is_light_change(b) => DdlNeeds::FilesComplete,
                     // The rewriting waits for every older load of the table.
@@ -494,7 +537,42 @@ impl MetadataApplier for DorisMetadataApplier {
         Ok(applied.iter().any(|d| d.position() == ddl.position))
     }
 
+    async fn prepare(&mut self, event: &SchemaEvent) -> Result<bool> {
+        let only_types = |c: &SchemaChange| {
+            matches!(
+                c,
+                SchemaChange::AlterColumnType { .. } | SchemaChange::AlterColumnNullable { .. }
+            )
+        };
+        let rewrites = self.needs(event) == DdlNeeds::RowsCommitted;
+        let Some(after) = event.after.as_deref() else { return Ok(true) };
+        if !rewrites || !event.changes.iter().all(only_types) {
+            return Ok(true);
+        }
+        let now_ms = now_ms();
+        let known = self.rewrites.contains_key(&event.id);
+        let rewrite = self.rewrites.entry(event.id.clone()).or_insert(Rewrite {
+            since_ms: now_ms,
+            next_look_ms: now_ms,
+            reported_ms: now_ms,
+            columns: BTreeSet::new(),
+        });
+        if now_ms < rewrite.next_look_ms {
+            return Ok(false);
+        }
+        // Often at first, then once in a while.
+        rewrite.next_look_ms = now_ms + ((now_ms - rewrite.since_ms) / 4).clamp(100, 5_000);
+        if !known {
+            self.session.check_owner().await?;
+            if self.is_applied(&event.id).await? {
+                return Ok(true);
+            }
+        }
+        self.rewrite(event, after).await
+    }
+
     async fn apply(&mut self, event: &SchemaEvent) -> Result<()> {
+        self.rewrites.remove(&event.id);
         let with_place = |e: Error| e.with("table", &event.table).with("ddl", &event.id);
         self.session.check_owner().await.map_err(with_place)?;
         self.apply_once(event).await.map_err(with_place)

@@ -30,7 +30,9 @@ pub(crate) async fn find(session: &Session, share: (usize, usize)) -> Result<Vec
     for database in databases {
         let listed = listed(session, database).await;
         match listed {
-            Ok(labels) => found.extend(labels.into_iter().filter(|(table, _)| owned(*table)).map(|(_, o)| o)),
+            Ok(labels) => {
+                found.extend(labels.into_iter().filter(|(table, _)| owned(*table)).map(|(_, o)| o))
+            }
             Err(error) => {
                 tracing::debug!(%error, "doris does not list labels; asking for each");
                 let tables = tables.iter().filter(|t| &*t.namespace == database);
@@ -67,16 +69,14 @@ async fn listed(session: &Session, database: &str) -> Result<Vec<(u64, Orphan)>>
 
 /// Labels of a run are numbered without gaps, so they can be asked for one by one: from the first that is not known to be
 /// committed, until as many as can be on the way at once are unknown. Nothing is begun by asking.
-async fn probed(
-    session: &Session,
-    tables: impl Iterator<Item = &TableId>,
-) -> Result<Vec<Orphan>> {
+async fn probed(session: &Session, tables: impl Iterator<Item = &TableId>) -> Result<Vec<Orphan>> {
     let reached = session.progress.reached(&session.cluster, &session.pipeline).await?;
     let gap = session.cluster.config.flush_queue_size;
     let mut found = Vec::new();
     for table in tables {
         let known = reached.get(table);
-        let first = known.map_or(1, |r| r.incarnation).max(session.incarnation.saturating_sub(RUNS));
+        let first =
+            known.map_or(1, |r| r.incarnation).max(session.incarnation.saturating_sub(RUNS));
         let writers = known.and_then(|r| r.next_parts.keys().max()).map_or(1, |w| w + 1);
         for incarnation in first.max(1)..session.incarnation {
             let labels = session.labels.of_run(incarnation);

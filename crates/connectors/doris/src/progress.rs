@@ -155,11 +155,7 @@ impl ProgressTable {
         self.check_owner(cluster, pipeline, incarnation, token).await.map(|()| incarnation)
     }
 
-    async fn run(
-        &self,
-        cluster: &Cluster,
-        pipeline: &PipelineId,
-    ) -> Result<Option<(u64, Run)>> {
+    async fn run(&self, cluster: &Cluster, pipeline: &PipelineId) -> Result<Option<(u64, Run)>> {
         let rows = self.select(cluster, pipeline, Some(RUN), None).await?;
         rows.first().map(|row| Ok((number(row, "incarnation")?, content(row)?))).transpose()
     }
@@ -277,8 +273,7 @@ impl ProgressTable {
         table: &TableId,
         incarnation: u64,
     ) -> Result<()> {
-        let nothing =
-            Reached { offsets: Offsets::new(), incarnation, next_parts: BTreeMap::new() };
+        let nothing = Reached { offsets: Offsets::new(), incarnation, next_parts: BTreeMap::new() };
         self.write_reached(cluster, pipeline, CheckpointId(0), &[(table.clone(), nothing)]).await
     }
 
@@ -346,8 +341,7 @@ impl Record {
     }
 
     fn values(&self) -> String {
-        let (namespace, name) =
-            self.table.as_ref().map_or(("", ""), |t| (&*t.namespace, &*t.name));
+        let (namespace, name) = self.table.as_ref().map_or(("", ""), |t| (&*t.namespace, &*t.name));
         format!(
             "({}, {}, {}, {}, {}, {}, {})",
             literal(&self.pipeline),

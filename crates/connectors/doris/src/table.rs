@@ -74,7 +74,8 @@ impl TableShape {
                 _ => return Ok(false),
             }
         }
-        let more = |c: &TableColumn| schema.columns.iter().all(|s| !s.name.eq_ignore_ascii_case(&c.name));
+        let more =
+            |c: &TableColumn| schema.columns.iter().all(|s| !s.name.eq_ignore_ascii_case(&c.name));
         if self.0.iter().any(|c| more(c) && !c.nullable) {
             return Ok(false);
         }
@@ -136,7 +137,8 @@ impl TableFacts {
         let mut constants: Vec<(String, Option<String>)> = Vec::new();
         for ddl in self.ddl.iter().filter(|d| d.version > schema.version) {
             let all = names.iter_mut();
-            all.filter(|n| n.as_ref().is_some_and(|n| ddl.dropped.contains(n))).for_each(|n| *n = None);
+            all.filter(|n| n.as_ref().is_some_and(|n| ddl.dropped.contains(n)))
+                .for_each(|n| *n = None);
             constants.retain(|(name, _)| !ddl.dropped.contains(name));
             let renamed = |name: &String| {
                 ddl.renames.iter().find(|(from, _)| from == name).map(|(_, to)| to.clone())

@@ -22,11 +22,18 @@ pub(crate) enum DorisType {
     LargeInt,
     Float,
     Double,
-    Decimal { precision: u8, scale: u8 },
+    Decimal {
+        precision: u8,
+        scale: u8,
+    },
     Date,
-    DateTime { precision: u8 },
+    DateTime {
+        precision: u8,
+    },
     /// Length in bytes.
-    Varchar { bytes: u32 },
+    Varchar {
+        bytes: u32,
+    },
     String,
     Json,
 }
@@ -103,10 +110,7 @@ impl DorisType {
             "float" => DorisType::Float,
             "double" => DorisType::Double,
             "decimal" | "decimalv3" | "decimal32" | "decimal64" | "decimal128" => {
-                DorisType::Decimal {
-                    precision: byte(0).unwrap_or(38),
-                    scale: byte(1).unwrap_or(0),
-                }
+                DorisType::Decimal { precision: byte(0).unwrap_or(38), scale: byte(1).unwrap_or(0) }
             }
             "date" | "datev2" => DorisType::Date,
             "datetime" | "datetimev2" => DorisType::DateTime { precision: byte(0).unwrap_or(0) },

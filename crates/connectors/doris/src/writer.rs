@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lakeward_core::{
-    Committable, DataChange, Error, Result, SinkWriter, TableId, TableSchema,
-};
+use lakeward_core::{Committable, DataChange, Error, Result, SinkWriter, TableId, TableSchema};
 
 use crate::client::{Load, LoadQueue, Loaded, now_ms};
 use crate::collapse::{Buffer, Collapsed, Group};
@@ -133,12 +131,8 @@ impl DorisWriter {
                  log whole rows (MySQL: binlog_row_image=FULL)",
             ));
         }
-        let columns: Vec<usize> = group
-            .columns
-            .iter()
-            .copied()
-            .filter(|c| bound.binding.names[*c].is_some())
-            .collect();
+        let columns: Vec<usize> =
+            group.columns.iter().copied().filter(|c| bound.binding.names[*c].is_some()).collect();
         let rows = Rows {
             schema: &bound.schema,
             batches,

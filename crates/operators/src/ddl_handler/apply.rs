@@ -145,6 +145,18 @@ impl StreamDdlHandler {
         Ok(false)
     }
 
+    /// Whether the sink can apply it without waiting. An error is met again when it is applied.
+    pub(super) async fn prepared(&mut self, hold: &Hold) -> Result<bool> {
+        let (Some(applier), Some(event)) = (&mut self.applier, &hold.decision.event) else {
+            return Ok(true);
+        };
+        match applier.prepare(event).await {
+            Err(error) if !error.kind().is_of_table() => Err(error.with("table", &event.table)),
+            Err(_) => Ok(true),
+            prepared => prepared,
+        }
+    }
+
     /// Applies the DDL, tells the stages behind, and lets go what was held.
     pub(super) async fn run(&mut self, id: TableId, hold: Hold, out: &mut Collector) -> Result<()> {
         let Hold { event, decision, behind, .. } = hold;

@@ -172,8 +172,7 @@ impl Content {
         let (from, to) = (self.file(id, EXTENSION), self.file(id, DAMAGED));
         let file = from.display();
         tracing::error!(checkpoint = id, %file, older, "checkpoint is of no use: {why}; going back to the one before it");
-        fs::rename(&from, &to)
-            .map_err(|e| io_error(e, "could not set a checkpoint aside", &from))
+        fs::rename(&from, &to).map_err(|e| io_error(e, "could not set a checkpoint aside", &from))
     }
 
     /// Old files cost only space: what cannot be removed now is removed next time.

@@ -21,9 +21,11 @@ fn same(scene: &Scene) -> Result<()> {
 
 fn scene(database: &'static str, settings: Settings) -> Result<Option<Scene>> {
     Scene::new(database, settings, SETUP, |pipeline| {
-        pipeline
-            .set("sink", "sink.buffer-flush.max-rows", 300)
-            .set("pipeline", "restart-strategy.exponential-delay.initial-backoff", "100ms")
+        pipeline.set("sink", "sink.buffer-flush.max-rows", 300).set(
+            "pipeline",
+            "restart-strategy.exponential-delay.initial-backoff",
+            "100ms",
+        )
     })
 }
 
@@ -113,9 +115,10 @@ fn answers_to_ddl_are_lost() -> Result<()> {
             stand_in.fail(Moment::Statement, Fault::Delay(Duration::ZERO), n + 2 * skip);
             stand_in.fail(Moment::Statement, Fault::LoseAnswer, 1);
         }
-        scene.source()?.run("UPDATE t SET text = 'again' WHERE id % 9 = 0").or_else(|_| {
-            scene.source()?.run("UPDATE t SET s = 'again' WHERE id % 9 = 0")
-        })?;
+        scene
+            .source()?
+            .run("UPDATE t SET text = 'again' WHERE id % 9 = 0")
+            .or_else(|_| scene.source()?.run("UPDATE t SET s = 'again' WHERE id % 9 = 0"))?;
         scene.follow(&[ddl, "INSERT INTO log VALUES (3, 'after')"])?;
     }
     scene.assert_same("id, text, w", "t")?;

@@ -1,6 +1,6 @@
 //! What goes right.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use lakeward_testkit::doris::Settings;
 
 use crate::scene::Scene;
@@ -108,6 +108,34 @@ fn columns_follow() -> Result<()> {
     let tables: Vec<&str> = tables.iter().filter_map(|r| r[0].as_deref()).collect();
     assert_eq!(tables, ["items", "latest", "pairs"]);
     scene.lakeward.stop()
+}
+
+/// A table that Doris rewrites holds up nobody else.
+#[test]
+fn other_tables_go_on_while_one_is_rewritten() -> Result<()> {
+    let made = Scene::new("doris_rewrite", Settings::default(), SETUP, |pipeline| pipeline)?;
+    let Some(mut scene) = made else { return Ok(()) };
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    scene.doris.stand_in().context("a stand-in")?.hold_schema_changes(true);
+    scene.source()?.run_all([
+        "UPDATE pairs SET v = 5",
+        "ALTER TABLE pairs MODIFY COLUMN v BIGINT",
+        "UPDATE pairs SET v = 5000000000 WHERE b = 2",
+    ])?;
+    scene.wait_until("the rewriting", |scene| {
+        let sql = "SHOW ALTER TABLE COLUMN WHERE TableName = 'pairs'";
+        Ok(!scene.in_doris(sql)?.is_empty())
+    })?;
+    for n in 0..3 {
+        scene.source()?.run(&format!("INSERT INTO log VALUES ('2024-03-03', 'meanwhile {n}')"))?;
+        scene.wait_until("a row of another table", |scene| {
+            Ok(scene.assert_same("at, text", "log").is_ok())
+        })?;
+    }
+    scene.doris.stand_in().context("a stand-in")?.hold_schema_changes(false);
+    scene.lakeward.wait_caught_up()?;
+    same(&scene)
 }
 
 #[test]

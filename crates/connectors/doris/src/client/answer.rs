@@ -171,7 +171,10 @@ mod tests {
         let denied = r#"{"status": "FAILED", "msg": "Access denied for root@127.0.0.1"}"#;
         assert_eq!(meaning(denied), LoadStatus::Refused);
         assert_eq!(meaning(r#"{"Status": "Fail", "Message": "[RPC_ERROR]x"}"#), LoadStatus::Failed);
-        assert_eq!(meaning(r#"{"Status": "Success", "NumberFilteredRows": 3}"#), LoadStatus::BadRows);
+        assert_eq!(
+            meaning(r#"{"Status": "Success", "NumberFilteredRows": 3}"#),
+            LoadStatus::BadRows
+        );
     }
 
     #[test]

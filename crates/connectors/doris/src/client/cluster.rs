@@ -301,8 +301,7 @@ impl Cluster {
             ip: String,
             http_port: u16,
         }
-        let answer: super::answer::FrontendAnswer =
-            self.get("/api/backends?is_alive=true").await?;
+        let answer: super::answer::FrontendAnswer = self.get("/api/backends?is_alive=true").await?;
         let backends: Backends = serde_json::from_value(answer.data).map_err(|_| {
             Error::config("the cluster does not tell its backends to this account; set benodes")
         })?;
@@ -328,7 +327,9 @@ fn no_answer(e: NoAnswer, endpoint: &Endpoint, began: bool) -> (Failure, bool) {
 
 fn parse<T: DeserializeOwned>(answer: &Answer) -> Result<T, Failure> {
     serde_json::from_slice(&answer.body).map_err(|_| {
-        Failure::Unknown(Error::transient("a node of doris answered with something that is not JSON"))
+        Failure::Unknown(Error::transient(
+            "a node of doris answered with something that is not JSON",
+        ))
     })
 }
 

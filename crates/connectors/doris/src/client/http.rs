@@ -164,8 +164,7 @@ fn request(
         let _ = tokio::time::timeout(CONTINUE_TIMEOUT, leave).await;
     };
     let length = body.len() as u64;
-    let waiting =
-        Waiting { leave: Some(Box::pin(leave)), data: Some(body.clone()), length };
+    let waiting = Waiting { leave: Some(Box::pin(leave)), data: Some(body.clone()), length };
     let mut request = request
         .header(http::header::EXPECT, "100-continue")
         .header(http::header::CONTENT_LENGTH, length)

@@ -177,7 +177,8 @@ fn failure(e: mysql_async::Error, doing: &str) -> Error {
                 1044 | 1045 | 1142 | 1227 => ErrorKind::Config,
                 _ => ErrorKind::Transient,
             };
-            Error::new(kind, format!("{doing}: {}", shortened(&e.message))).with(SERVER_CODE, e.code)
+            Error::new(kind, format!("{doing}: {}", shortened(&e.message)))
+                .with(SERVER_CODE, e.code)
         }
         mysql_async::Error::Io(e) => Error::transient(doing).with_source(e),
         other => Error::transient(doing).with_source(other.to_string()),

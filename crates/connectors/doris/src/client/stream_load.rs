@@ -99,22 +99,21 @@ impl Cluster {
     }
 
     async fn try_load(&self, load: &Load) -> Result<Outcome> {
-        let path = format!("/api/{}/{}/_stream_load", encoded(&load.database), encoded(&load.table));
+        let path =
+            format!("/api/{}/{}/_stream_load", encoded(&load.database), encoded(&load.table));
         let mut headers = load.headers.clone();
         if let Some(label) = &load.label {
             headers.push(("label".into(), label.clone()));
         }
         let timeout = self.config.load_timeout.0 + ANSWER_GRACE;
-        let sent =
-            self.put::<LoadAnswer>(&path, headers, Some(load.body.clone()), timeout).await;
+        let sent = self.put::<LoadAnswer>(&path, headers, Some(load.body.clone()), timeout).await;
         let answer = match sent {
             Ok(answer) => answer,
             Err(Failure::Refused(e)) => return Err(e),
             Err(Failure::Unknown(e)) => return self.resolve(load, e).await,
         };
-        let error = |kind: fn(String) -> Error, what: &str| {
-            kind(format!("{what}: {}", answer.reason()))
-        };
+        let error =
+            |kind: fn(String) -> Error, what: &str| kind(format!("{what}: {}", answer.reason()));
         match answer.meaning() {
             LoadStatus::Success => Ok(Outcome::Done(answer.txn_id)),
             LoadStatus::LabelExists => {

@@ -18,8 +18,7 @@ pub(super) fn client_config(ca: Option<&str>) -> Result<Arc<ClientConfig>> {
                 ))
                 .with("path", path)
             };
-            let certificates =
-                CertificateDer::pem_file_iter(path).map_err(|e| unreadable(&e))?;
+            let certificates = CertificateDer::pem_file_iter(path).map_err(|e| unreadable(&e))?;
             for certificate in certificates {
                 let certificate = certificate.map_err(|e| unreadable(&e))?;
                 roots.add(certificate).map_err(|e| unreadable(&e))?;

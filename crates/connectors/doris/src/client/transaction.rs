@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use lakeward_core::{Error, Result};
 
+use super::Backoff;
 use super::answer::{FrontendAnswer, LabelState, TransactionAnswer, shortened};
 use super::cluster::{Cluster, Failure};
 use super::stream_load::encoded;
-use super::Backoff;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Commits of one transaction, before the attempt is given up. The position is kept: the next attempt commits it.

@@ -109,9 +109,7 @@ fn every_statement() -> Vec<String> {
         comment: Some("it's \"new\"".into()),
         ..Column::new("note", DataType::Varchar { length: 9 }, true)
     };
-    let add = |literal: Literal, after| {
-        add_column(&table, &new, &literal, after, 0).expect("made")
-    };
+    let add = |literal: Literal, after| add_column(&table, &new, &literal, after, 0).expect("made");
     let plain = read(json!({})).expect("valid");
     vec![
         create_database(&table),

@@ -150,11 +150,7 @@ impl<'a> TypedColumn<'a> {
                 CellKind::Plain
             }
             Self::Timestamp(a, precision, zone_micros) => {
-                text::push_timestamp(
-                    a.value(row).saturating_add(*zone_micros),
-                    *precision,
-                    out,
-                )?;
+                text::push_timestamp(a.value(row).saturating_add(*zone_micros), *precision, out)?;
                 CellKind::Plain
             }
             Self::Text(_) => CellKind::Text,
@@ -194,9 +190,7 @@ fn not_finite(value: f64) -> &'static str {
 pub(super) fn typed<'a>(rows: &super::Rows<'a>) -> Result<Vec<Vec<TypedColumn<'a>>>> {
     let of_batch = |batch: &'a RecordBatch| {
         let columns = rows.columns.iter();
-        columns
-            .map(|c| TypedColumn::of(batch, rows.schema, *c, rows.zone_offset_seconds))
-            .collect()
+        columns.map(|c| TypedColumn::of(batch, rows.schema, *c, rows.zone_offset_seconds)).collect()
     };
     rows.batches.iter().map(of_batch).collect()
 }

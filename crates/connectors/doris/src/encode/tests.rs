@@ -9,9 +9,7 @@ use arrow_array::{
     StringArray, TimestampMicrosecondArray,
 };
 use arrow_ipc::reader::StreamReader;
-use lakeward_core::{
-    Column, DataChange, DataType, ErrorKind, Position, RowKind, Segment, TableId,
-};
+use lakeward_core::{Column, DataChange, DataType, ErrorKind, Position, RowKind, Segment, TableId};
 
 use super::*;
 use crate::collapse::Buffer;
