@@ -148,9 +148,10 @@ print(json.dumps([kind(sql) for sql in json.load(sys.stdin)]))
 #[test]
 fn an_independent_parser_reads_every_statement() {
     let Some(python) = require::or_skip(venv::NAME, venv::find()) else { return };
-    // The parser has no LARGEINT.
-    let statements: Vec<String> =
-        every_statement().into_iter().map(|sql| sql.replace(" LARGEINT ", " BIGINT ")).collect();
+    // The parser has no LARGEINT, and knows partitions only where they are listed.
+    const AUTO_PARTITION: &str = " AUTO PARTITION BY RANGE (date_trunc(`day`, 'day')) ()";
+    let known = |sql: String| sql.replace(" LARGEINT ", " BIGINT ").replace(AUTO_PARTITION, "");
+    let statements: Vec<String> = every_statement().into_iter().map(known).collect();
     let mut child = Command::new(python)
         .args(["-c", PARSE])
         .stdin(Stdio::piped())
