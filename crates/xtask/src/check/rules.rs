@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::metadata::Metadata;
 
 const CONNECTORS: &[&str] =
-    &["lakeward-mysql", "lakeward-kafka", "lakeward-iceberg", "lakeward-values"];
+    &["lakeward-mysql", "lakeward-kafka", "lakeward-iceberg", "lakeward-doris", "lakeward-values"];
 
 /// What a crate of this project may be built with, of this project.
 fn may_use(name: &str) -> Option<&'static [&'static str]> {
@@ -20,6 +20,7 @@ fn may_use(name: &str) -> Option<&'static [&'static str]> {
             "lakeward-runtime",
             "lakeward-mysql",
             "lakeward-kafka",
+            "lakeward-doris",
             "lakeward-iceberg",
             "lakeward-values",
             "lakeward-query",
