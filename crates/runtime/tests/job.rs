@@ -102,6 +102,35 @@ fn what_the_user_must_fix_is_not_tried_again() {
 }
 
 #[test]
+fn what_the_sink_lost_is_read_again_from_the_checkpoint_before() {
+    let read_with = |kind| {
+        let (world, scratch) = (World::new(400), scratch());
+        world.failures.lock().unwrap().insert(300, Failure::Kind(kind));
+        simulate(&world, async {
+            let job = start(&world, world.options(&scratch), 1);
+            job.run_until(Until::CaughtUp).await.unwrap();
+            assert_eq!(job.status().attempt, 2);
+        });
+        assert_eq!(world.committed(), all(400));
+        world.emitted.load(Ordering::Relaxed)
+    };
+    let from_the_newest = read_with(ErrorKind::Transient);
+    let from_the_one_before = read_with(ErrorKind::EpochLost);
+    assert!(from_the_one_before > from_the_newest, "{from_the_one_before} > {from_the_newest}");
+}
+
+#[test]
+fn without_a_checkpoint_before_it_a_loss_needs_the_user() {
+    let (world, scratch) = (World::new(100), scratch());
+    world.failures.lock().unwrap().insert(1, Failure::Kind(ErrorKind::EpochLost));
+    simulate(&world, async {
+        let error = start(&world, world.options(&scratch), 1).wait().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("--resnapshot"), "{error}");
+    });
+}
+
+#[test]
 fn a_panic_is_a_bug_and_the_strategy_decides() {
     let (world, scratch) = (World::new(100), scratch());
     world.failures.lock().unwrap().insert(10, Failure::Panic);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use lakeward_testkit::doris::{Fault, Moment, Settings};
+use lakeward_testkit::lakeward::{Lakeward, Pipeline};
 
 use crate::scene::Scene;
 
@@ -202,4 +203,32 @@ fn a_redirect_to_a_stranger_is_not_followed() -> Result<()> {
     assert!(scene.lakeward.log().contains("not a node of the cluster"), "{}", scene.lakeward.log());
     assert!(stranger.accept().is_err(), "the stranger was asked");
     Ok(())
+}
+
+/// The later run takes over; the earlier one must not commit any more.
+#[test]
+fn an_earlier_run_is_fenced_off() -> Result<()> {
+    let Some(mut scene) = scene("doris_fenced", Settings::default())? else { return Ok(()) };
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    let pipeline = std::fs::read_to_string(scene.lakeward.folder().join("pipeline.yaml"))?;
+    let mut pipeline = Pipeline(serde_json::from_str(&pipeline)?);
+    let folder = scene.lakeward.folder().join("second");
+    std::fs::create_dir(&folder)?;
+    pipeline = pipeline.set("pipeline", "state.dir", folder.join("state").display().to_string());
+    let mut second = Lakeward::in_folder(&folder, &pipeline)?;
+    // It has no state, so it refuses to go on, but it has taken over.
+    second.start()?;
+    assert_ne!(second.exit_within(Duration::from_secs(60))?, 0);
+    assert!(second.log().contains("--resnapshot"), "{}", second.log());
+    scene.source()?.run("UPDATE t SET v = 77")?;
+    assert_ne!(scene.lakeward.exit_within(Duration::from_secs(60))?, 0);
+    let log = scene.lakeward.log();
+    assert!(log.contains("another run of this pipeline has taken over"), "{log}");
+    let changed = scene.in_doris("SELECT COUNT(*) FROM t WHERE v = 77")?;
+    assert_eq!(changed, [vec![Some("0".to_string())]]);
+    // Back on its own state it goes on, and what the fenced run had loaded is taken back.
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    same(&scene)
 }

@@ -154,6 +154,60 @@ fn values_that_were_not_sent_are_left_as_they_are() -> Result<()> {
     scene.assert_same("id, name, price, at, big, note", "items")
 }
 
+/// Rows are put and changed in loads of one epoch, none of which is visible yet.
+#[test]
+fn values_that_were_not_sent_of_rows_that_are_not_visible_yet() -> Result<()> {
+    let made = Scene::new("doris_partial", Settings::default(), SETUP, |pipeline| {
+        pipeline.set("sink", "sink.buffer-flush.max-rows", 150)
+    })?;
+    let Some(mut scene) = made else { return Ok(()) };
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    scene.follow(&[
+        "SET SESSION binlog_row_image = 'MINIMAL'",
+        "BEGIN",
+        "INSERT INTO items (id, name, big) SELECT seq, 'new', seq FROM seq_20001_to_20700",
+        "UPDATE items SET note = 'n' WHERE id > 20000",
+        "UPDATE items SET price = 1 WHERE id > 20300",
+        "DELETE FROM items WHERE id > 20600",
+        "COMMIT",
+    ])?;
+    scene.assert_same("id, name, price, at, big, note", "items")
+}
+
+fn at_least_once(database: &'static str, key: &str, value: &str) -> Result<()> {
+    let made = Scene::new(database, Settings::default(), SETUP, |pipeline| {
+        pipeline.set("sink", key, value).set("sink", "sink.buffer-flush.max-rows", 500)
+    })?;
+    let Some(mut scene) = made else { return Ok(()) };
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    scene.follow(&[
+        "UPDATE items SET note = 'n' WHERE id < 2000",
+        "DELETE FROM items WHERE id < 100",
+        "ALTER TABLE items ADD COLUMN w INT",
+        "UPDATE items SET w = 1 WHERE id < 500",
+    ])?;
+    scene.assert_same("id, name, price, at, big, note, w", "items")?;
+    let received = scene.doris.stand_in().context("a stand-in")?.received();
+    let loads = received.iter().filter(|r| r.path.contains("_stream_load") && r.node == "be0");
+    assert!(loads.clone().count() > 0);
+    for load in loads {
+        assert_ne!(load.headers.get("two_phase_commit").map(String::as_str), Some("true"));
+    }
+    Ok(())
+}
+
+#[test]
+fn loads_that_are_visible_at_once() -> Result<()> {
+    at_least_once("doris_batch", "sink.enable.batch-mode", "true")
+}
+
+#[test]
+fn loads_that_the_cluster_gathers() -> Result<()> {
+    at_least_once("doris_group", "sink.group-commit", "sync")
+}
+
 #[test]
 fn a_second_start_goes_on() -> Result<()> {
     let made = Scene::new("doris_again", Settings::default(), SETUP, |pipeline| pipeline)?;

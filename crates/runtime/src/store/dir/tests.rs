@@ -94,6 +94,19 @@ async fn any_damage_to_the_newest_falls_back_to_the_one_before() {
 }
 
 #[tokio::test]
+async fn the_newest_is_set_aside_when_there_is_one_before_it() {
+    let dir = TempDir::new().unwrap();
+    let store = DirStore::open(dir.path(), identity("a")).unwrap();
+    assert!(!store.set_newest_aside("lost").await.unwrap());
+    store.save(checkpoint(1)).await.unwrap();
+    assert!(!store.set_newest_aside("lost").await.unwrap());
+    store.save(checkpoint(2)).await.unwrap();
+    assert!(store.set_newest_aside("lost").await.unwrap());
+    let loaded = store.load().await.unwrap();
+    assert_eq!((loaded.checkpoint, loaded.last_id), (Some(checkpoint(1)), 2));
+}
+
+#[tokio::test]
 async fn never_starts_over_in_silence() {
     let dir = TempDir::new().unwrap();
     let store = DirStore::open(dir.path(), identity("a")).unwrap();
