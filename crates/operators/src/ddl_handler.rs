@@ -203,9 +203,8 @@ impl Operator for StreamDdlHandler {
                 let decision = self.policy.decide(&held.event, table.projection.as_ref())?;
                 let mut queue = HeldQueue::new(HELD_MEMORY_BYTES, self.spill_path(&held.event.id));
                 let followers: BTreeMap<_, _> = held.followers.into_iter().collect();
-                for follower in followers.keys() {
-                    self.followers.insert(follower.clone(), id.clone());
-                }
+                let newest = held.newest.unwrap_or_else(|| followers.keys().cloned().collect());
+                self.followers.extend(newest.into_iter().map(|follower| (follower, id.clone())));
                 for record in records {
                     queue.push(record)?;
                 }
@@ -310,10 +309,13 @@ impl Operator for StreamDdlHandler {
             let hold = match &mut table.hold {
                 Some(hold) => {
                     hold.behind.queue.encode(&mut records)?;
+                    let here = self.followers.iter().filter(|(_, holder)| *holder == id);
+                    let newest = here.map(|(follower, _)| follower.clone()).collect();
                     Some(HoldEntry {
                         event: hold.event.clone(),
                         offsets: hold.offsets.clone(),
                         followers: hold.behind.followers.clone().into_iter().collect(),
+                        newest: Some(newest),
                     })
                 }
                 None => None,

@@ -354,33 +354,39 @@ async fn a_long_queue_is_let_go_in_parts_and_nothing_of_it_is_overtaken() {
 /// A table is swapped for another one twice, as tools do that change schemas: names move on while DDL of them waits.
 #[tokio::test]
 async fn rows_of_a_name_that_moves_twice_keep_their_order() {
+    swapped_twice(false).await;
+    swapped_twice(true).await;
+}
+
+async fn swapped_twice(restarted: bool) {
     let world = Arc::new(World::default());
     let (mut h, mut out) = handler(&world, 1, 1, None).await;
     let rename = |from: &str, to: &str, at| {
         let to = TableId::new("d", to);
         ddl(from, at, SchemaChange::RenameTable { to })
     };
-    let leave_all = |world: &World| {
+    let leave_all = |world: &World, attempt| {
         for name in ["t", "g", "h"] {
-            for at in 1..30 {
-                let table = TableId::new("d", name);
-                let id = DdlId { table, position: Position { hi: 1, lo: at } };
-                world.leave(&id, 1, MarkStage::RowsCommitted, 0).unwrap();
+            for lo in 1..30 {
+                let id = DdlId { table: TableId::new("d", name), position: Position { hi: 1, lo } };
+                world.leave(&id, attempt, MarkStage::RowsCommitted, 0).unwrap();
             }
         }
     };
     let mut seen = Vec::new();
+    let dropped = || ddl("h", 6, SchemaChange::DropTable);
     for record in [rows("t", 0..1), rows("g", 0..2), rename("t", "h", 5), rename("g", "t", 5)] {
         h.process(record, &mut out).await.unwrap();
     }
-    h.process(rows("t", 0..3), &mut out).await.unwrap();
-    h.process(ddl("h", 6, SchemaChange::DropTable), &mut out).await.unwrap();
-    h.process(rows("t", 0..4), &mut out).await.unwrap();
-    seen.extend(said(&mut out));
-    // The first rename alone is ready: what waits for the second one goes on waiting.
-    let first = DdlId { table: TableId::new("d", "t"), position: Position { hi: 1, lo: 5 } };
-    world.leave(&first, 1, MarkStage::RowsCommitted, 0).unwrap();
-    h.tick(&mut out).await.unwrap();
+    for record in [rows("t", 0..3), dropped(), rows("t", 0..4)] {
+        h.process(record, &mut out).await.unwrap();
+    }
+    if !restarted {
+        // The first rename alone is ready: what waits for the second one goes on waiting.
+        let first = DdlId { table: TableId::new("d", "t"), position: Position { hi: 1, lo: 5 } };
+        world.leave(&first, 1, MarkStage::RowsCommitted, 0).unwrap();
+        h.tick(&mut out).await.unwrap();
+    }
     for record in [
         rows("t", 0..5),
         ddl("g", 9, SchemaChange::CreateTable),
@@ -388,39 +394,52 @@ async fn rows_of_a_name_that_moves_twice_keep_their_order() {
         rename("t", "h", 11),
         rename("g", "t", 11),
         rows("t", 0..7),
-        ddl("h", 12, SchemaChange::DropTable),
-        rows("t", 0..8),
     ] {
         h.process(record, &mut out).await.unwrap();
     }
-    leave_all(&world);
+    seen.extend(said(&mut out));
+    let mut attempt = 1;
+    if restarted {
+        h.prepare_snapshot(CheckpointId(1), &mut out).await.unwrap();
+        said(&mut out);
+        let state = h.snapshot_state(CheckpointId(1)).await.unwrap();
+        attempt = 2;
+        (h, out) = handler(&world, 1, attempt, Some(state)).await;
+    }
+    for record in [ddl("h", 12, SchemaChange::DropTable), rows("t", 0..8)] {
+        h.process(record, &mut out).await.unwrap();
+    }
     for _ in 0..12 {
+        leave_all(&world, attempt);
         h.tick(&mut out).await.unwrap();
-        leave_all(&world);
     }
     assert!(!h.holds());
     seen.extend(said(&mut out));
     let order: Vec<&str> =
         seen.iter().map(String::as_str).filter(|s| !s.starts_with("mark")).collect();
-    let place = |what: &str| {
-        order.iter().position(|s| *s == what).unwrap_or_else(|| panic!("{what}: {order:?}"))
+    let places_of = |wanted: &[&str]| -> Vec<usize> {
+        let place = |what: &&str| order.iter().position(|s| s == what);
+        wanted
+            .iter()
+            .map(|what| place(what).unwrap_or_else(|| panic!("{what}: {order:?}")))
+            .collect()
     };
-    let of_name = [
-        "1 rows of t",
-        "ddl 5 of t",
-        "ddl 5 of g",
-        "3 rows of t",
-        "4 rows of t",
-        "5 rows of t",
-        "ddl 11 of t",
-        "ddl 11 of g",
-        "7 rows of t",
-        "8 rows of t",
-    ];
-    let places: Vec<usize> = of_name.iter().map(|what| place(what)).collect();
-    assert!(places.is_sorted(), "{order:?}");
-    assert!(place("ddl 6 of h") < place("ddl 11 of t"), "{order:?}");
-    assert!(
-        place("ddl 9 of g") < place("6 rows of g") && place("6 rows of g") < place("ddl 11 of g")
-    );
+    for in_order in [
+        &[
+            "1 rows of t",
+            "ddl 5 of t",
+            "ddl 5 of g",
+            "3 rows of t",
+            "4 rows of t",
+            "5 rows of t",
+            "ddl 11 of t",
+            "ddl 11 of g",
+            "7 rows of t",
+            "8 rows of t",
+        ][..],
+        &["ddl 5 of t", "ddl 6 of h", "ddl 11 of t", "ddl 12 of h"],
+        &["ddl 5 of g", "ddl 9 of g", "6 rows of g", "ddl 11 of g"],
+    ] {
+        assert!(places_of(in_order).is_sorted(), "restarted: {restarted}, {order:?}");
+    }
 }

@@ -50,4 +50,7 @@ pub(super) struct HoldEntry {
     pub(super) offsets: BTreeMap<SplitId, Offset>,
     #[serde(default)]
     pub(super) followers: Vec<(TableId, Offsets)>,
+    /// Those of the followers whose newest records wait here, where another hold has earlier ones; all, where it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) newest: Option<Vec<TableId>>,
 }
