@@ -331,3 +331,52 @@ impl MetadataApplier for Appliers {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lakeward_core::ErrorKind;
+
+    use super::*;
+
+    fn committable(version: u32, payload: &[u8]) -> Committable {
+        Committable {
+            table: TableId::new("d", "t"),
+            version,
+            payload: payload.to_vec(),
+            rows: 7,
+            size_bytes: 1,
+            commit_ms: 2,
+        }
+    }
+
+    #[test]
+    fn a_committable_comes_back_to_its_sink_as_it_was() {
+        for (sink, payload) in [(0, &b"abc"[..]), (1, b""), (254, b"x")] {
+            let original = committable(0x0102_0304, payload);
+            let wrapped = wrap(sink, original.clone());
+            assert_eq!(wrapped.rows, if sink == 0 { 7 } else { 0 }, "rows count once");
+            let (of, back) = unwrap(wrapped).unwrap();
+            assert_eq!(
+                (of, back.version, &back.payload),
+                (sink, original.version, &original.payload)
+            );
+        }
+    }
+
+    #[test]
+    fn what_one_sink_alone_had_stored_is_refused() {
+        for foreign in [committable(COMMITTABLE_VERSION, b"abc"), committable(2, b"abcdefgh")] {
+            let error = unwrap(foreign).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.to_string().contains("d.t"), "{error}");
+        }
+    }
+
+    #[test]
+    fn each_sink_finds_its_own_version() {
+        let versions = format!("lake 123{BETWEEN_VERSIONS}lake2 45,46");
+        assert_eq!(version_of(&versions, "lake").as_deref(), Some("123"));
+        assert_eq!(version_of(&versions, "lake2").as_deref(), Some("45,46"));
+        assert_eq!(version_of(&versions, "other"), None);
+    }
+}
