@@ -84,12 +84,7 @@ impl CheckCommitSink {
         self.context.listener.table_paused(&table, &error);
         let reason = error.to_string();
         self.paused.insert(table.to_string(), Paused { table, reason });
-        self.count();
         Ok(())
-    }
-
-    fn count(&self) {
-        self.context.metrics.gauge("tables_paused").set(self.paused.len() as i64);
     }
 }
 
@@ -106,7 +101,6 @@ impl Operator for CheckCommitSink {
                 self.paused.insert(paused.table.to_string(), paused);
             }
         }
-        self.count();
         Ok(())
     }
 
@@ -119,7 +113,6 @@ impl Operator for CheckCommitSink {
                 if self.paused.remove(&event.table.to_string()).is_some() {
                     tracing::info!(table = %event.table, "the table is no longer paused");
                     self.context.listener.table_resumed(&event.table);
-                    self.count();
                 }
                 Ok(())
             }
