@@ -397,7 +397,7 @@ impl IcebergMetadataApplier {
         let outcome = self.commit(changes, handle, commit).await?;
         if matches!(outcome, Try::Done) {
             let commit = target.lock_for_commit().await;
-            self.session.reload(&target, &commit).await?;
+            self.session.reload_changed(&target, &commit).await?;
         }
         Ok(outcome)
     }
@@ -410,12 +410,16 @@ impl IcebergMetadataApplier {
         commit: &CommitGuard,
     ) -> Result<Try> {
         let env = &self.session.env;
-        let outcome = env.catalog.commit(&self.session.incarnation, &changes).await?;
-        self.session.reload(handle, commit).await?;
-        Ok(match outcome {
-            CommitOutcome::Done => Try::Done,
-            CommitOutcome::Conflict(_) => Try::Again,
-        })
+        match env.catalog.commit(&self.session.incarnation, &changes).await? {
+            CommitOutcome::Done => {
+                self.session.reload_changed(handle, commit).await?;
+                Ok(Try::Done)
+            }
+            CommitOutcome::Conflict(_) => {
+                self.session.reload(handle, commit).await?;
+                Ok(Try::Again)
+            }
+        }
     }
 
     async fn gone(&self, table: &TableId) -> Result<Gone> {

@@ -73,23 +73,46 @@ impl Session {
         tables.entry(table.clone()).or_insert_with(new).clone()
     }
 
-    /// Takes the table as the catalog has it now. Locators are kept where the rows are as we knew them. Returns what was
-    /// loaded, `None` when the table does not exist.
+    /// Takes the table as the catalog has it now, after a look at it. Returns what was loaded, `None` when the table does
+    /// not exist.
     ///
     /// # Errors
     /// `DataInvalid` when another program left the table in a state that cannot be followed.
     pub(crate) async fn reload(
         &self,
         handle: &TableHandle,
-        _commit: &CommitGuard,
+        commit: &CommitGuard,
     ) -> Result<Option<LoadedTable>> {
+        let (loaded, same_rows) = self.take(handle, commit).await?;
+        if !same_rows {
+            tracing::warn!(table = %handle.table(),
+                "another program changed the table's rows or files; following it");
+        }
+        Ok(loaded)
+    }
+
+    /// The same after a change of our own, which may have put another table there, or none.
+    pub(crate) async fn reload_changed(
+        &self,
+        handle: &TableHandle,
+        commit: &CommitGuard,
+    ) -> Result<()> {
+        self.take(handle, commit).await.map(drop)
+    }
+
+    /// What was loaded, and whether its rows are as we knew them: only then are locators kept.
+    async fn take(
+        &self,
+        handle: &TableHandle,
+        _commit: &CommitGuard,
+    ) -> Result<(Option<LoadedTable>, bool)> {
         let loaded = self.env.catalog.load(handle.table()).await?;
         let before = handle.state().ok();
         let state = match &loaded {
             None => None,
             Some(loaded) => {
                 if before.as_ref().is_some_and(|b| b.metadata_location == loaded.location) {
-                    return Ok(Some(loaded.clone()));
+                    return Ok((Some(loaded.clone()), true));
                 }
                 Some(live::load_state(handle, &self.env.lake, loaded).await?)
             }
@@ -103,11 +126,9 @@ impl Session {
         let guard = handle.lock().await;
         handle.install(&guard, state);
         if !same_rows {
-            tracing::warn!(table = %handle.table(),
-                "another program changed the table's rows or files; following it");
             handle.invalidate_locators(&guard);
         }
-        Ok(loaded)
+        Ok((loaded, same_rows))
     }
 
     /// Removes what only expired snapshots needed, after the commit that expired them.
