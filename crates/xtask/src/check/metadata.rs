@@ -1,7 +1,7 @@
 //! What `cargo metadata` says, as far as the checks read it.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -44,6 +44,13 @@ impl Metadata {
 }
 
 impl Package {
+    pub fn is_connector(&self) -> bool {
+        self.manifest_path
+            .parent()
+            .and_then(Path::parent)
+            .is_some_and(|p| p.ends_with("connectors"))
+    }
+
     /// Names of what the crate itself is built with; tests may use more.
     pub fn built_with(&self) -> impl Iterator<Item = &str> {
         let ordinary = self.dependencies.iter().filter(|d| d.kind.as_deref() != Some("dev"));
