@@ -25,6 +25,7 @@ pub(crate) async fn find(session: &Session, share: (usize, usize)) -> Result<Vec
     let tables: Vec<TableId> =
         tables.into_iter().map(|t| t.table).filter(|t| owned(t.stable_hash())).collect();
     let mut databases: Vec<&str> = tables.iter().map(|t| &*t.namespace).collect();
+    databases.sort_unstable();
     databases.dedup();
     let mut found = Vec::new();
     for database in databases {

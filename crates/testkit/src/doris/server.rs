@@ -77,10 +77,16 @@ impl DorisServer {
         }
     }
 
-    /// The option `jdbc-url`.
+    /// The option `jdbc-url`, with every frontend.
     pub fn jdbc_url(&self) -> String {
-        let (host, port) = self.mysql_address();
-        format!("jdbc:mysql://{host}:{port}")
+        let hosts = match self {
+            Self::StandIn(stand_in) => {
+                let ports = stand_in.mysql_ports();
+                ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",")
+            }
+            Self::Real { host, mysql_port, .. } => format!("{host}:{mysql_port}"),
+        };
+        format!("jdbc:mysql://{hosts}")
     }
 
     /// Host and port of the MySQL protocol.

@@ -33,7 +33,7 @@ fn scene(database: &'static str, settings: Settings) -> Result<Option<Scene>> {
 /// Kills the run again and again, in whatever it is doing.
 #[test]
 fn killed_again_and_again() -> Result<()> {
-    let Some(mut scene) = scene("doris_killed", Settings::default())? else { return Ok(()) };
+    let Some(mut scene) = scene("lakeward_killed", Settings::default())? else { return Ok(()) };
     for round in 0..12 {
         scene.lakeward.start()?;
         let mut source = scene.source()?;
@@ -63,7 +63,7 @@ fn killed_again_and_again() -> Result<()> {
 
 #[test]
 fn answers_are_lost() -> Result<()> {
-    let Some(mut scene) = scene("doris_lost", Settings::default())? else { return Ok(()) };
+    let Some(mut scene) = scene("lakeward_lost", Settings::default())? else { return Ok(()) };
     {
         let stand_in = scene.doris.stand_in().context("a stand-in")?;
         for moment in [Moment::Load, Moment::Commit] {
@@ -98,7 +98,7 @@ fn answers_are_lost() -> Result<()> {
 /// Statements of which nobody knows whether they were done.
 #[test]
 fn answers_to_ddl_are_lost() -> Result<()> {
-    let Some(mut scene) = scene("doris_lost_ddl", Settings::default())? else { return Ok(()) };
+    let Some(mut scene) = scene("lakeward_lost_ddl", Settings::default())? else { return Ok(()) };
     scene.lakeward.start()?;
     scene.lakeward.wait_caught_up()?;
     for (n, ddl) in [
@@ -129,7 +129,7 @@ fn answers_to_ddl_are_lost() -> Result<()> {
 /// Transactions of a durable checkpoint that the cluster aborts: their rows are read again.
 #[test]
 fn precommitted_transactions_expire() -> Result<()> {
-    let Some(mut scene) = scene("doris_expired", Settings::default())? else { return Ok(()) };
+    let Some(mut scene) = scene("lakeward_expired", Settings::default())? else { return Ok(()) };
     scene.lakeward.start()?;
     scene.lakeward.wait_caught_up()?;
     scene.doris.stand_in().context("a stand-in")?.fail(Moment::Commit, Fault::Cut, 1000);
@@ -153,7 +153,7 @@ fn precommitted_transactions_expire() -> Result<()> {
 /// As after a long stop: the transactions of the newest checkpoint are gone when the run comes back.
 #[test]
 fn transactions_expire_while_nothing_runs() -> Result<()> {
-    let Some(mut scene) = scene("doris_late", Settings::default())? else { return Ok(()) };
+    let Some(mut scene) = scene("lakeward_late", Settings::default())? else { return Ok(()) };
     scene.lakeward.start()?;
     scene.lakeward.wait_caught_up()?;
     scene.doris.stand_in().context("a stand-in")?.fail(Moment::Commit, Fault::Cut, 1000);
@@ -173,7 +173,7 @@ fn transactions_expire_while_nothing_runs() -> Result<()> {
 #[test]
 fn a_frontend_goes_away() -> Result<()> {
     let settings = Settings { frontends: 2, backends: 2, ..Settings::default() };
-    let Some(mut scene) = scene("doris_frontends", settings)? else { return Ok(()) };
+    let Some(mut scene) = scene("lakeward_frontends", settings)? else { return Ok(()) };
     scene.lakeward.start()?;
     scene.lakeward.wait_caught_up()?;
     scene.doris.stand_in().context("a stand-in")?.stop_frontend(0);
@@ -191,7 +191,7 @@ fn a_frontend_goes_away() -> Result<()> {
 /// Credentials go to the cluster's nodes only.
 #[test]
 fn a_redirect_to_a_stranger_is_not_followed() -> Result<()> {
-    let Some(mut scene) = scene("doris_stranger", Settings::default())? else { return Ok(()) };
+    let Some(mut scene) = scene("lakeward_stranger", Settings::default())? else { return Ok(()) };
     let stranger = std::net::TcpListener::bind("127.0.0.1:0")?;
     let address = stranger.local_addr()?.to_string();
     stranger.set_nonblocking(true)?;
@@ -208,7 +208,7 @@ fn a_redirect_to_a_stranger_is_not_followed() -> Result<()> {
 /// The later run takes over; the earlier one must not commit any more.
 #[test]
 fn an_earlier_run_is_fenced_off() -> Result<()> {
-    let Some(mut scene) = scene("doris_fenced", Settings::default())? else { return Ok(()) };
+    let Some(mut scene) = scene("lakeward_fenced", Settings::default())? else { return Ok(()) };
     scene.lakeward.start()?;
     scene.lakeward.wait_caught_up()?;
     let pipeline = std::fs::read_to_string(scene.lakeward.folder().join("pipeline.yaml"))?;

@@ -17,10 +17,28 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// `None` where there is no MariaDB. `setup` runs in the new database.
+    /// Into a stand-in of the test's own. `None` where there is no MariaDB. `setup` runs in the new database.
     pub fn new(
         database: &'static str,
         settings: Settings,
+        setup: &[&str],
+        change: impl FnOnce(Pipeline) -> Pipeline,
+    ) -> Result<Option<Self>> {
+        Self::into_cluster(DorisServer::stand_in_with(settings)?, database, setup, change)
+    }
+
+    /// The same into whichever cluster the tests are to use.
+    pub fn anywhere(
+        database: &'static str,
+        setup: &[&str],
+        change: impl FnOnce(Pipeline) -> Pipeline,
+    ) -> Result<Option<Self>> {
+        Self::into_cluster(DorisServer::start()?, database, setup, change)
+    }
+
+    fn into_cluster(
+        doris: DorisServer,
+        database: &'static str,
         setup: &[&str],
         change: impl FnOnce(Pipeline) -> Pipeline,
     ) -> Result<Option<Self>> {
@@ -29,11 +47,24 @@ impl Scene {
         root.run(&format!("DROP DATABASE IF EXISTS {database}"))?;
         root.run(&format!("CREATE DATABASE {database} CHARACTER SET utf8mb4"))?;
         server.session(Some(database))?.run_all(setup.iter().copied())?;
-        let mut doris = DorisServer::stand_in_with(settings)?;
-        let sink = sink_of(&mut doris)?;
+        let progress = format!("{database}_progress");
+        // A cluster remembers the last time.
+        for left in [database, &progress] {
+            doris.session(None)?.run(&format!("DROP DATABASE IF EXISTS {left}"))?;
+        }
+        let sink = serde_json::json!({
+            "type": "doris",
+            "fenodes": doris.fenodes(),
+            "jdbc-url": doris.jdbc_url(),
+            "username": doris.user(),
+            "password": doris.password(),
+            "sink.progress-database": progress,
+            "table.create.properties.replication_num": "1",
+            "table.create.properties.buckets": "1",
+        });
         let lakeward = Lakeward::in_temporary_folder(|folder| {
             let pipeline = Pipeline::new(database, &server, &format!("{database}.\\.*"), folder);
-            change(pipeline.set("sink", "", sink.clone()))
+            change(pipeline.set("sink", "", sink))
         })?;
         Ok(Some(Self { database, server: Box::leak(Box::new(server)), doris, lakeward }))
     }
@@ -94,18 +125,4 @@ impl Scene {
         }
         Ok(())
     }
-}
-
-fn sink_of(doris: &mut DorisServer) -> Result<serde_json::Value> {
-    let ports = doris.stand_in().context("a stand-in")?.mysql_ports();
-    let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-    Ok(serde_json::json!({
-        "type": "doris",
-        "fenodes": doris.fenodes(),
-        "jdbc-url": format!("jdbc:mysql://{}", hosts.join(",")),
-        "username": doris.user(),
-        "password": doris.password(),
-        "table.create.properties.replication_num": "1",
-        "table.create.properties.buckets": "1",
-    }))
 }

@@ -24,7 +24,7 @@ fn same(scene: &Scene) -> Result<()> {
 
 fn live(format: &str, database: &'static str) -> Result<()> {
     let format = format.to_string();
-    let made = Scene::new(database, Settings::default(), SETUP, |pipeline| {
+    let made = Scene::anywhere(database, SETUP, |pipeline| {
         pipeline
             .set("sink", "sink.properties.format", format)
             .set("sink", "sink.buffer-flush.max-rows", 700)
@@ -58,22 +58,22 @@ fn live(format: &str, database: &'static str) -> Result<()> {
 
 #[test]
 fn rows_follow_as_json() -> Result<()> {
-    live("json", "doris_json")
+    live("json", "lakeward_json")
 }
 
 #[test]
 fn rows_follow_as_csv() -> Result<()> {
-    live("csv", "doris_csv")
+    live("csv", "lakeward_csv")
 }
 
 #[test]
 fn rows_follow_as_arrow() -> Result<()> {
-    live("arrow", "doris_arrow")
+    live("arrow", "lakeward_arrow")
 }
 
 #[test]
 fn columns_follow() -> Result<()> {
-    let made = Scene::new("doris_ddl", Settings::default(), SETUP, |pipeline| pipeline)?;
+    let made = Scene::anywhere("lakeward_ddl", SETUP, |pipeline| pipeline)?;
     let Some(mut scene) = made else { return Ok(()) };
     scene.lakeward.start()?;
     scene.lakeward.wait_caught_up()?;
@@ -113,7 +113,7 @@ fn columns_follow() -> Result<()> {
 /// A table that Doris rewrites holds up nobody else.
 #[test]
 fn other_tables_go_on_while_one_is_rewritten() -> Result<()> {
-    let made = Scene::new("doris_rewrite", Settings::default(), SETUP, |pipeline| pipeline)?;
+    let made = Scene::new("lakeward_rewrite", Settings::default(), SETUP, |pipeline| pipeline)?;
     let Some(mut scene) = made else { return Ok(()) };
     scene.lakeward.start()?;
     scene.lakeward.wait_caught_up()?;
@@ -140,7 +140,7 @@ fn other_tables_go_on_while_one_is_rewritten() -> Result<()> {
 
 #[test]
 fn values_that_were_not_sent_are_left_as_they_are() -> Result<()> {
-    let made = Scene::new("doris_minimal", Settings::default(), SETUP, |pipeline| pipeline)?;
+    let made = Scene::anywhere("lakeward_minimal", SETUP, |pipeline| pipeline)?;
     let Some(mut scene) = made else { return Ok(()) };
     scene.lakeward.start()?;
     scene.lakeward.wait_caught_up()?;
@@ -157,7 +157,7 @@ fn values_that_were_not_sent_are_left_as_they_are() -> Result<()> {
 /// Rows are put and changed in loads of one epoch, none of which is visible yet.
 #[test]
 fn values_that_were_not_sent_of_rows_that_are_not_visible_yet() -> Result<()> {
-    let made = Scene::new("doris_partial", Settings::default(), SETUP, |pipeline| {
+    let made = Scene::anywhere("lakeward_partial", SETUP, |pipeline| {
         pipeline.set("sink", "sink.buffer-flush.max-rows", 150)
     })?;
     let Some(mut scene) = made else { return Ok(()) };
@@ -200,17 +200,17 @@ fn at_least_once(database: &'static str, key: &str, value: &str) -> Result<()> {
 
 #[test]
 fn loads_that_are_visible_at_once() -> Result<()> {
-    at_least_once("doris_batch", "sink.enable.batch-mode", "true")
+    at_least_once("lakeward_batch", "sink.enable.batch-mode", "true")
 }
 
 #[test]
 fn loads_that_the_cluster_gathers() -> Result<()> {
-    at_least_once("doris_group", "sink.group-commit", "sync")
+    at_least_once("lakeward_group", "sink.group-commit", "sync")
 }
 
 #[test]
 fn a_second_start_goes_on() -> Result<()> {
-    let made = Scene::new("doris_again", Settings::default(), SETUP, |pipeline| pipeline)?;
+    let made = Scene::anywhere("lakeward_again", SETUP, |pipeline| pipeline)?;
     let Some(mut scene) = made else { return Ok(()) };
     scene.lakeward.start()?;
     scene.lakeward.wait_caught_up()?;
