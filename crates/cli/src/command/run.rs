@@ -46,11 +46,10 @@ pub async fn run(arguments: Arguments, screen: MultiProgress) -> Result<(), Fail
     if until.is_some()
         && let Ok(check) = connectors.source.check().await
         && check.tables.is_empty()
+        && let Some(why) = check.errors.first()
     {
-        // A run without an end waits for tables to come.
-        return Err(Failure::usage(Error::config(
-            "no table matches, so there is nothing to copy; `lakeward check` says more",
-        )));
+        // A run without an end would wait for tables to come.
+        return Err(Failure::usage(Error::config(format!("there is nothing to copy: {why}"))));
     }
     let running = job::start(&file, connectors, arguments.resnapshot)?;
     let server = server.serve(&file, &running)?;
