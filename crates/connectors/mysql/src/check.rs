@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lakeward_core::{Result, SourceCheck, SourceTable, TableId};
+use lakeward_core::{ErrorKind, Result, SourceCheck, SourceTable, TableId};
 
 use crate::catalog::log_end;
 use crate::client::{Client, ServerFacts, failure};
@@ -195,7 +195,7 @@ pub async fn cascading_children(
     for listed in crate::catalog::list_tables(connection, selector).await? {
         let sql = match crate::catalog::create_statement(connection, &listed.table).await {
             // Whatever is wrong with the table itself is said where it is read.
-            Err(e) if e.kind().is_of_table() => continue,
+            Err(e) if e.kind() != ErrorKind::Transient => continue,
             sql => sql?,
         };
         if sql.is_some_and(|sql| cascades(&sql)) {

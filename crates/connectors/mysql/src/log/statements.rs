@@ -68,7 +68,8 @@ impl LogCore {
                 continue;
             }
             self.note_ddl(&statement);
-            let versioned = versioned(&statement).filter(|t| self.selector.is_selected(t));
+            let versioned =
+                versioned(&statement).filter(|t| self.selector.is_selected(t) && !is_ghost(t));
             if let Some(table) = versioned {
                 self.leave_out(table, crate::catalog::keeps_history_error());
             }
