@@ -50,12 +50,11 @@ pub const SINKS: &[Kind] = &[
 ];
 
 /// Types that Flink CDC knows, so that asking for one is told apart from a slip of the pen.
-const ELSEWHERE: [&str; 13] = [
+const ELSEWHERE: [&str; 12] = [
     "postgres",
     "oracle",
     "sqlserver",
     "mongodb",
-    "doris",
     "starrocks",
     "paimon",
     "hudi",

@@ -12,6 +12,7 @@ pub mod literal;
 pub mod metrics;
 pub mod offset;
 pub mod operator;
+pub mod options;
 pub mod plan;
 pub mod record;
 pub mod schema;

@@ -1,5 +1,6 @@
 //! Which sink tables a source table goes to.
 
+use lakeward_core::options::table_pattern::split_at_dots;
 use lakeward_core::{Error, Result, TableId};
 use regex::Regex;
 
@@ -109,23 +110,7 @@ impl Routes {
 /// A Flink CDC table pattern as a regular expression over `namespace NUL table`: a plain `.` separates the two, `\.` is the
 /// regular expression's dot.
 fn compile(pattern: &str) -> Result<Regex> {
-    let mut parts = vec![String::new()];
-    let mut chars = pattern.chars().peekable();
-    while let Some(c) = chars.next() {
-        let part = parts.last_mut().expect("never empty");
-        match c {
-            '\\' if chars.peek() == Some(&'.') => {
-                chars.next();
-                part.push('.');
-            }
-            '\\' => {
-                part.push('\\');
-                part.extend(chars.next());
-            }
-            '.' => parts.push(String::new()),
-            c => part.push(c),
-        }
-    }
+    let parts = split_at_dots(pattern);
     let [namespace, table] = parts.as_slice() else {
         return Err(Error::config(
             "a route's source-table must be of the form database.table; write \\. for the dot of a regular expression",

@@ -1,13 +1,13 @@
 //! `lakeward wait`: returns once a running pipeline has come to a point, or says in one line why it has not.
 
 use clap::Args;
+use lakeward_core::options::Interval;
 
 use super::{FileArgument, load};
 use crate::exit::Failure;
 use crate::http::client::Client;
 use crate::http::shape::Point;
 use crate::pipeline_file::Use;
-use crate::pipeline_file::value::Interval;
 
 #[derive(Debug, Args)]
 pub struct Arguments {

@@ -148,7 +148,9 @@ pub(super) mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::pipeline_file::value::{ByteSize, Interval};
+    use lakeward_core::options::Interval;
+
+    use crate::pipeline_file::value::ByteSize;
 
     /// The example server.
     #[derive(Debug, serde::Deserialize, JsonSchema, PartialEq)]

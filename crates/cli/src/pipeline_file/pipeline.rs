@@ -1,12 +1,13 @@
 //! The options of the file's `pipeline` section.
 
+use lakeward_core::options::Interval;
 use lakeward_operators::{RouteMode, SchemaChangeBehavior, TableErrorPolicy};
 use lakeward_runtime::RestartStrategy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::typed::WithoutEffect;
-use super::value::{ByteSize, Interval};
+use super::value::ByteSize;
 
 /// Flink CDC's options that have nothing to act on here.
 pub const WITHOUT_EFFECT: WithoutEffect<'static> = &[

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use lakeward_core::options::Interval;
 use lakeward_core::{Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -121,50 +122,6 @@ pub enum GroupCommit {
     Off,
     Sync,
     Async,
-}
-
-/// A duration as people write it: `30s`, `3 min`, `1h`. A number alone is milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
-#[schemars(with = "String", extend("format" = "duration"))]
-pub struct Interval(pub Duration);
-
-impl Interval {
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        let number: u64 = text[..digits].parse().ok()?;
-        let unit_ms = match text[digits..].trim() {
-            "" | "ms" => 1,
-            "s" | "sec" | "second" | "seconds" => 1_000,
-            "m" | "min" | "minute" | "minutes" => 60_000,
-            "h" | "hour" | "hours" => 3_600_000,
-            "d" | "day" | "days" => 86_400_000,
-            _ => return None,
-        };
-        number.checked_mul(unit_ms).map(|ms| Self(Duration::from_millis(ms)))
-    }
-
-    pub(crate) fn millis(&self) -> i64 {
-        i64::try_from(self.0.as_millis()).unwrap_or(i64::MAX)
-    }
-}
-
-impl serde::Serialize for Interval {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format!("{}ms", self.0.as_millis()))
-    }
-}
-
-impl<'de> Deserialize<'de> for Interval {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = serde_json::Value::deserialize(deserializer)?;
-        let text = match &value {
-            serde_json::Value::String(text) => text.clone(),
-            other => other.to_string(),
-        };
-        Self::parse(&text)
-            .ok_or_else(|| serde::de::Error::custom("expected a duration such as 30s or 1h"))
-    }
 }
 
 fn yes() -> bool {

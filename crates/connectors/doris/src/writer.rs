@@ -221,7 +221,7 @@ impl DorisWriter {
         let Some(oldest) = self.loads.first().filter(|_| config.two_phase()) else { return Ok(()) };
         let age_ms = (now_ms() - oldest.loaded_at_ms).max(0);
         self.metrics.oldest_precommitted_ms.set(age_ms);
-        let patience_ms = config.transaction_timeout.millis();
+        let patience_ms = config.transaction_timeout.as_millis() as i64;
         if age_ms >= patience_ms {
             return Err(Error::transient(
                 "a load waits for its commit longer than doris keeps it (sink.transaction-timeout); nothing is lost, its rows \

@@ -13,7 +13,7 @@ use regex::Regex;
 
 use crate::config::KafkaConfig;
 use crate::offset::TopicPartition;
-use crate::selector::whole;
+use lakeward_core::options::table_pattern::whole;
 
 /// How long one question may take.
 pub const ANSWER: Duration = Duration::from_secs(20);

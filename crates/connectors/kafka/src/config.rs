@@ -4,13 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use lakeward_core::options::Interval;
 use lakeward_core::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-mod interval;
-
-pub use interval::Interval;
 
 /// How changes are written in the topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,24 +2,12 @@
 
 use std::sync::Arc;
 
+use lakeward_core::options::TablePattern;
+use lakeward_core::options::table_pattern::split;
 use lakeward_core::{DataType, Error, Result, TableId};
-use regex::Regex;
 
 use crate::config::KafkaConfig;
 use crate::types::parse_type;
-
-/// A pattern of `db.table`.
-#[derive(Debug)]
-struct Pattern {
-    namespace: Regex,
-    name: Regex,
-}
-
-impl Pattern {
-    fn matches(&self, table: &TableId) -> bool {
-        self.namespace.is_match(&table.namespace) && self.name.is_match(&table.name)
-    }
-}
 
 /// A column and its type.
 type ColumnType = (Arc<str>, DataType);
@@ -27,16 +15,20 @@ type ColumnType = (Arc<str>, DataType);
 /// What the options say about tables.
 #[derive(Debug)]
 pub struct TableRules {
-    include: Option<Vec<Pattern>>,
-    exclude: Vec<Pattern>,
-    keys: Vec<(Pattern, Vec<Arc<str>>)>,
-    types: Vec<(Pattern, Vec<ColumnType>)>,
+    include: Option<Vec<TablePattern>>,
+    exclude: Vec<TablePattern>,
+    keys: Vec<(TablePattern, Vec<Arc<str>>)>,
+    types: Vec<(TablePattern, Vec<ColumnType>)>,
 }
 
 impl TableRules {
     pub fn new(config: &KafkaConfig) -> Result<Self> {
-        let include = config.tables.as_deref().map(|t| patterns("tables", t)).transpose()?;
-        let exclude = patterns("tables.exclude", config.tables_exclude.as_deref().unwrap_or(""))?;
+        let include =
+            config.tables.as_deref().map(|t| TablePattern::parse_list("tables", t)).transpose()?;
+        let exclude = TablePattern::parse_list(
+            "tables.exclude",
+            config.tables_exclude.as_deref().unwrap_or(""),
+        )?;
         let keys = rules("primary-keys", config.primary_keys.as_deref().unwrap_or(""))?
             .into_iter()
             .map(|(pattern, columns)| {
@@ -56,7 +48,7 @@ impl TableRules {
     }
 
     pub fn is_selected(&self, table: &TableId) -> bool {
-        let hit = |list: &[Pattern]| list.iter().any(|p| p.matches(table));
+        let hit = |list: &[TablePattern]| list.iter().any(|p| p.matches(table));
         self.include.as_deref().is_none_or(hit) && !hit(&self.exclude)
     }
 
@@ -87,90 +79,16 @@ fn column_type(text: &str) -> Result<ColumnType> {
 }
 
 /// `pattern:rest;pattern:rest`.
-fn rules(option: &'static str, text: &str) -> Result<Vec<(Pattern, String)>> {
+fn rules(option: &'static str, text: &str) -> Result<Vec<(TablePattern, String)>> {
     split(text, ';')
         .iter()
         .map(|rule| rule.trim())
         .filter(|rule| !rule.is_empty())
         .map(|rule| match rule.split_once(':') {
             Some((tables, rest)) if !rest.trim().is_empty() => {
-                Ok((pattern(option, tables.trim())?, rest.trim().to_owned()))
+                Ok((TablePattern::parse(option, tables.trim())?, rest.trim().to_owned()))
             }
             _ => Err(Error::config(format!("`{option}`: `{rule}` must be `db.table:…`"))),
         })
         .collect()
-}
-
-fn patterns(option: &'static str, text: &str) -> Result<Vec<Pattern>> {
-    split(text, ',')
-        .iter()
-        .map(|item| item.trim())
-        .filter(|item| !item.is_empty())
-        .map(|item| pattern(option, item))
-        .collect()
-}
-
-fn pattern(option: &'static str, item: &str) -> Result<Pattern> {
-    let parts = split_at_dots(item);
-    let [namespace, name] = parts.as_slice() else {
-        return Err(Error::config(format!(
-            "`{option}`: {item} must be a database and a table with one `.` between; a dot of a regular expression is \
-             written `\\.`"
-        )));
-    };
-    Ok(Pattern { namespace: whole(option, namespace)?, name: whole(option, name)? })
-}
-
-/// A regular expression of a whole name.
-pub fn whole(option: &'static str, expression: &str) -> Result<Regex> {
-    Regex::new(&format!("^(?:{expression})$")).map_err(|e| {
-        Error::config(format!("`{option}`: {expression} is not a regular expression"))
-            .with_source(e)
-    })
-}
-
-/// Splits at a character that stands outside of brackets, braces and parentheses.
-fn split(text: &str, at: char) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut depth = 0usize;
-    let mut escaped = false;
-    for c in text.chars() {
-        if c == at && depth == 0 && !escaped {
-            parts.push(String::new());
-            continue;
-        }
-        match c {
-            _ if escaped => {}
-            '(' | '[' | '{' => depth += 1,
-            ')' | ']' | '}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        escaped = c == '\\' && !escaped;
-        if let Some(last) = parts.last_mut() {
-            last.push(c);
-        }
-    }
-    parts
-}
-
-/// `.` separates; `\.` is a dot of the expression (any character).
-fn split_at_dots(item: &str) -> Vec<String> {
-    let mut parts = vec![String::new()];
-    let mut chars = item.chars().peekable();
-    while let Some(c) = chars.next() {
-        let Some(last) = parts.last_mut() else { break };
-        match c {
-            '\\' if chars.peek() == Some(&'.') => {
-                chars.next();
-                last.push('.');
-            }
-            '\\' => {
-                last.push(c);
-                last.extend(chars.next());
-            }
-            '.' => parts.push(String::new()),
-            _ => last.push(c),
-        }
-    }
-    parts
 }
