@@ -1,5 +1,6 @@
 //! A TCP proxy that breaks connections in the ways that networks do.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,8 +25,9 @@ struct Shared {
     black_hole: AtomicBool,
     refuse: AtomicBool,
     done: AtomicBool,
-    /// Bytes that may still flow towards the client before its connection is reset; `u64::MAX` without a limit.
-    left: AtomicU64,
+    /// Bytes that may still flow towards clients before the connection that brings the last of them is reset; then the
+    /// next entry counts. Empty: no limit.
+    left: Mutex<VecDeque<u64>>,
     accepted: AtomicU64,
     open: Mutex<Vec<Weak<Connection>>>,
 }
@@ -65,7 +67,7 @@ impl Proxy {
             black_hole: AtomicBool::new(false),
             refuse: AtomicBool::new(false),
             done: AtomicBool::new(false),
-            left: AtomicU64::new(u64::MAX),
+            left: Mutex::new(VecDeque::new()),
             accepted: AtomicU64::new(0),
             open: Mutex::new(Vec::new()),
         });
@@ -95,7 +97,17 @@ impl Proxy {
 
     /// Resets the connection that brings the n-th byte from now to a client: in the middle of whatever that is.
     pub fn reset_after(&self, bytes: u64) {
-        self.shared.left.store(bytes, Ordering::Relaxed);
+        self.reset_after_each(&[bytes]);
+    }
+
+    /// The same several times in a row: each limit counts from the reset before it.
+    pub fn reset_after_each(&self, bytes: &[u64]) {
+        *self.shared.left.lock().expect("no holder panics") = bytes.iter().copied().collect();
+    }
+
+    /// Resets that are still to come.
+    pub fn resets_left(&self) -> usize {
+        self.shared.left.lock().expect("no holder panics").len()
     }
 
     /// While on, connections stay open and nothing passes.
@@ -180,16 +192,20 @@ fn pump(connection: &Connection, towards_client: bool, shared: &Shared) {
     }
 }
 
-/// Takes up to `n` from what is left. At the end the limit is off again, so that the next connection works.
-fn allowed(left: &AtomicU64, n: u64) -> u64 {
-    let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
-        u64::MAX => None,
-        left if left <= n => Some(u64::MAX),
-        left => Some(left - n),
-    });
-    match before {
-        Ok(left) if left <= n => left.min(n.saturating_sub(1)),
-        _ => n,
+/// Takes up to `n` from what is left. At its end the limit is off, so that the next connection works or has the next one.
+fn allowed(left: &Mutex<VecDeque<u64>>, n: u64) -> u64 {
+    let mut left = left.lock().expect("no holder panics");
+    match left.front_mut() {
+        None => n,
+        Some(limit) if *limit <= n => {
+            let pass = (*limit).min(n.saturating_sub(1));
+            left.pop_front();
+            pass
+        }
+        Some(limit) => {
+            *limit -= n;
+            n
+        }
     }
 }
 

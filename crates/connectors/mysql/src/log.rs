@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use lakeward_core::{Error, Result, StreamRecord, TableId, Target};
+use lakeward_core::{Error, Position, Result, StreamRecord, TableId, Target};
 
 use crate::binlog::{
     DecoderState, Event, EventBody, EventHeader, EventType, QueryEvent, parse_event,
@@ -17,7 +17,7 @@ use crate::rows::RowPlan;
 use crate::selector::TableSelector;
 use crate::tables::Tables;
 use crate::transaction::{
-    Control, Group, GroupEnd, Prepared, control_of, opens_transaction, xid_of,
+    Control, Group, GroupEnd, GroupRows, Prepared, control_of, opens_transaction, xid_of,
 };
 use crate::types;
 
@@ -72,6 +72,8 @@ pub struct LogCore {
     pub not_before_ms: i64,
     /// An XA transaction whose rows have to be read from the log again: with the group that ends it.
     pub reread: Option<(Prepared, Group)>,
+    /// How many events were made by the reader itself at a place, by table.
+    made: HashMap<TableId, (Position, u64)>,
     /// What `time_zone=SYSTEM` means in the log: seconds east of UTC, where that never changes.
     pub system_offset_secs: Option<i32>,
 }
@@ -120,6 +122,7 @@ impl LogCore {
             changed: true,
             not_before_ms: 0,
             reread: None,
+            made: HashMap::new(),
             system_offset_secs: None,
         }
     }
@@ -131,10 +134,12 @@ impl LogCore {
 
     /// The connection is gone: forgets what the next one sends again.
     pub fn disconnected(&mut self) {
-        if let Some(group) = self.group.take()
-            && group.has_emitted()
+        if let Some(Group { start, rows: GroupRows::Emitted { skip_until }, .. }) =
+            self.group.take()
         {
-            self.resume_inside = Some((group.start, self.at.clone()));
+            // A second cut may come while what went out before the first is still being passed over.
+            let out_to = skip_until.filter(|until| *until > self.at);
+            self.resume_inside = Some((start, out_to.unwrap_or_else(|| self.at.clone())));
         }
         self.decoder = None;
         self.maps.clear();

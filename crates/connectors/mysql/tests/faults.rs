@@ -74,6 +74,65 @@ fn cuts_resets_and_silence_lose_and_double_nothing() {
 }
 
 #[test]
+fn cut_again_and_again_inside_one_transaction() {
+    let Some(server) = mariadb::start_or_skip() else { return };
+    two_tables(&server);
+    let proxy = Proxy::start(server.port()).unwrap();
+    let mut h = Harness::new(&server, "d.n");
+    h.set("port", &proxy.port().to_string());
+    h.open();
+    h.catch_up();
+    // Each cut comes earlier in the transaction than the one before: what is read a second time is cut before it gets
+    // to where rows are new.
+    proxy.reset_after_each(&[2_600_000, 2_000_000, 1_400_000, 300_000, 2_900_000]);
+    let mut sql = server.session(Some("d")).unwrap();
+    sql.run("INSERT INTO n SELECT seq, REPEAT('x', 290) FROM seq_1_to_12000").unwrap();
+    eventually(|| {
+        h.run_for(Duration::from_millis(100)).unwrap();
+        proxy.resets_left() == 0
+    });
+    h.catch_up();
+    assert_eq!(h.model.tables["d.n"].rows.len(), 12_000);
+    assert!(h.metrics.counter("source_transactions_resumed_total").get() >= 3);
+}
+
+#[test]
+fn a_table_read_whole_starts_over_after_each_cut() {
+    let Some(server) = mariadb::start_or_skip() else { return };
+    two_tables(&server);
+    let mut sql = server.session(Some("d")).unwrap();
+    sql.run("INSERT INTO n SELECT seq, REPEAT('x', 290) FROM seq_1_to_40000").unwrap();
+    let proxy = Proxy::start(server.port()).unwrap();
+    let mut h = Harness::new(&server, "d.n");
+    h.set("port", &proxy.port().to_string());
+    proxy.reset_after_each(&[6_000_000, 5_000_000, 4_000_000]);
+    h.open();
+    h.catch_up();
+    assert_eq!(proxy.resets_left(), 0);
+    assert_eq!(h.model.resets["d.n"], 3);
+    assert_eq!(h.model.tables["d.n"].rows.len(), 40_000);
+}
+
+#[test]
+fn a_table_that_is_gone_before_it_was_read_ends_in_the_sink_too() {
+    let Some(server) = mariadb::start_or_skip() else { return };
+    two_tables(&server);
+    let mut h = Harness::new(&server, r"d.\.*");
+    h.open();
+    // Before anything was emitted: all that the next attempt knows.
+    h.checkpoint();
+    h.catch_up();
+    assert!(h.model.tables.contains_key("d.n"), "an attempt after the checkpoint makes the table");
+    h.crash();
+    let mut sql = server.session(Some("d")).unwrap();
+    sql.run("DROP TABLE n").unwrap();
+    h.open();
+    h.catch_up();
+    let of_n: Vec<_> = h.model.events.iter().filter(|(t, _)| t == "d.n").collect();
+    assert_eq!(of_n, [&("d.n".to_string(), vec!["drop.table"])]);
+}
+
+#[test]
 fn a_stalled_reader_survives_and_a_stopped_server_shows() {
     let Some(mut server) = mariadb::start_or_skip() else { return };
     two_tables(&server);

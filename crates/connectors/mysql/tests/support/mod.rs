@@ -2,16 +2,17 @@
 
 #![allow(dead_code)]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arrow_array::{Array, RecordBatch};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use lakeward_core::{
-    CheckpointId, CheckpointRequester, Clock, Collector, DataChange, DataType, Error, Literal,
-    MetricGroup, Offset, Offsets, PipelineId, ReadStatus, Result, RowKind, SchemaChange,
-    SchemaEvent, Source, SourceOpen, SourceReader, State, StreamRecord, TableId,
+    CheckpointId, CheckpointRequester, Clock, Collector, DataChange, DataType, DdlId, Error,
+    ErrorKind, Literal, MetricGroup, Offset, Offsets, PipelineId, ReadStatus, Result, RowKind,
+    SchemaChange, SchemaEvent, Source, SourceOpen, SourceReader, State, StreamRecord, TableFailure,
+    TableId,
 };
 use lakeward_mysql::{MysqlConfig, MysqlSource};
 use lakeward_testkit::server::{PASSWORD, Server, USER};
@@ -57,6 +58,9 @@ pub struct Model {
     pub snapshot_rows: u64,
     pub log_rows: u64,
     pub largest_batch: usize,
+    /// A second event of an id is passed over as repeated.
+    ddl: HashSet<DdlId>,
+    pub failures: Vec<(TableId, ErrorKind, String)>,
     versions: BTreeMap<String, u32>,
 }
 
@@ -66,6 +70,10 @@ impl Model {
             StreamRecord::Data(change) => self.data(change),
             StreamRecord::Schema(event) => self.schema(event),
             StreamRecord::Progress(progress) => self.offset = Some(progress.offset),
+            StreamRecord::Failure(failure) => {
+                let TableFailure { table, error } = failure;
+                self.failures.push((table, error.kind(), error.to_string()));
+            }
             other => panic!("a source does not emit {other:?}"),
         }
     }
@@ -103,6 +111,7 @@ impl Model {
 
     fn schema(&mut self, event: SchemaEvent) {
         let name = event.table.to_string();
+        assert!(self.ddl.insert(event.id.clone()), "{name}: a second event of the id {}", event.id);
         self.events.push((name.clone(), event.changes.iter().map(SchemaChange::kind).collect()));
         if let Some(after) = &event.after {
             self.versions.insert(name.clone(), after.version);
@@ -119,6 +128,7 @@ impl Model {
                 }
                 SchemaChange::DropTable => {
                     self.tables.remove(&name);
+                    self.versions.remove(&name);
                 }
                 SchemaChange::TruncateTable => self.table(&name).rows.clear(),
                 SchemaChange::RenameTable { to } => {
@@ -440,6 +450,13 @@ impl Harness {
 
     pub fn gauge(&self, name: &str) -> i64 {
         self.metrics.gauge(name).get()
+    }
+
+    /// The next table that the reader leaves out.
+    pub fn expect_failure(&mut self, patience: Duration) -> (TableId, ErrorKind, String) {
+        let known = self.model.failures.len();
+        self.run_until(patience, |h| h.model.failures.len() > known).expect("the reader goes on");
+        self.model.failures[known].clone()
     }
 
     pub fn expect_error(&mut self, patience: Duration) -> Error {
