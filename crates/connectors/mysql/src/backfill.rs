@@ -112,12 +112,12 @@ impl Backfill {
             return Ok(());
         }
         let (intent, announced) = (slot.intent, slot.announced);
-        let made = core.tables.find(id).map(|i| core.made_position(&core.tables.slots[i]));
-        let Some(made) = made else { return Ok(()) };
+        let made = core.made_position(id);
         let before = core.history.get(id).filter(|_| announced).map(|v| v.schema.clone());
         let Some(found) = found else {
             info!(table = %id, "the table is gone");
-            let event = announced.then(|| SchemaEvent {
+            // Also where the sink has not been told of the table: an earlier attempt may have made it there.
+            let event = SchemaEvent {
                 table: id.clone(),
                 id: lakeward_core::DdlId { table: id.clone(), position: made },
                 changes: vec![SchemaChange::DropTable],
@@ -125,11 +125,11 @@ impl Backfill {
                 after: None,
                 position: made,
                 commit_ms: core.commit_ms,
-            });
+            };
             core.history.remove(id);
             core.tables.remove(id);
             core.tables.passed_over.insert(id.clone());
-            return event.map_or(Ok(()), |e| core.emit_schema(e));
+            return core.emit_schema(event);
         };
         // The table's rows were passed over until here.
         core.forget_maps();

@@ -93,8 +93,8 @@ impl Backfill {
     }
 
     fn emit_reset(&mut self, core: &mut LogCore, i: usize) -> Result<()> {
-        let slot = &core.tables.slots[i];
-        let (id, made) = (slot.id.clone(), core.made_position(slot));
+        let id = core.tables.slots[i].id.clone();
+        let made = core.made_position(&id);
         let Some(version) = core.history.get(&id) else { return Ok(()) };
         let schema = version.schema.clone();
         core.emit_schema(SchemaEvent {

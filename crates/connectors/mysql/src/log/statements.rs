@@ -295,12 +295,20 @@ impl LogCore {
         self.maps.clear();
     }
 
-    /// A place for an event that the reader makes by itself: behind the log's event there, and different in each attempt.
-    pub fn made_position(&self, slot: &TableSlot) -> Position {
+    /// A place for an event that the reader makes by itself: behind the log's event there, and different each time, also
+    /// from what another attempt makes. No two events of the log are closer than their headers, 19 bytes.
+    pub fn made_position(&mut self, table: &TableId) -> Position {
         let here = self.boundary.position_of(&self.boundary.at);
-        let floor = slot.floor.as_ref().map(|f| f.position_of(&f.at));
+        let floor = self.tables.floors.get(table).map(|f| f.position_of(&f.at));
         let base = floor.map_or(here, |f| f.max(here));
-        Position { hi: base.hi, lo: base.lo | (self.attempt % 0xffff + 1) }
+        self.made.retain(|_, (at, _)| *at >= here);
+        let (at, times) = self.made.entry(table.clone()).or_insert((base, 0));
+        if *at != base {
+            (*at, *times) = (base, 0);
+        }
+        let lo = (base.lo + (*times << 16)) | (self.attempt % 0xffff + 1);
+        *times += 1;
+        Position { hi: base.hi, lo }
     }
 }
 
