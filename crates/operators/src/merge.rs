@@ -52,6 +52,10 @@ impl MergedTable {
     ) -> Result<Option<SchemaEvent>> {
         let source = event.table.to_string();
         let alone = self.sources.keys().all(|s| *s == source);
+        if !alone && event.after.is_none() && !self.sources.contains_key(&source) {
+            // It was never a part of this.
+            return Ok(None);
+        }
         if alone && self.merged.is_none() && shard_key != ShardKey::SourceTable {
             match &event.after {
                 Some(after) => {
@@ -305,6 +309,24 @@ mod tests {
         assert_eq!((passed.table.to_string().as_str(), &passed.after), ("m.s", &Some(a.clone())));
         let refused = merged.schema(create("s_1", &a), ShardKey::Unspecified).unwrap_err();
         assert!(refused.to_string().contains("shard-key"), "{refused}");
+    }
+
+    #[test]
+    fn the_end_of_a_table_that_was_never_a_part_changes_nothing() {
+        let a = table(0, &[("id", DataType::Int)]);
+        let drop = |source| SchemaEvent {
+            changes: vec![SchemaChange::DropTable],
+            after: None,
+            ..create(source, &a)
+        };
+        for shard_key in [ShardKey::Unspecified, ShardKey::None, ShardKey::SourceTable] {
+            let mut merged = MergedTable::new(TableId::new("m", "s"));
+            merged.schema(create("s_0", &a), shard_key).unwrap().unwrap();
+            assert_eq!(merged.schema(drop("s_1"), shard_key).unwrap(), None);
+        }
+        // Where the target has no other, an earlier attempt may have made it.
+        let mut merged = MergedTable::new(TableId::new("m", "s"));
+        assert!(merged.schema(drop("s_1"), ShardKey::Unspecified).unwrap().is_some());
     }
 
     #[test]

@@ -91,7 +91,13 @@ impl SchemaPolicy {
     /// sink still has goes on with what it has.
     fn start(&self, event: &SchemaEvent, sink: Option<&Projection>) -> Result<Decision> {
         let Some(after) = &event.after else {
-            return Ok(Decision { event: Some(event.clone()), sink: None });
+            // The end of a table that the sink may have from an attempt that this one knows nothing of.
+            let follows = matches!(
+                self.behavior,
+                SchemaChangeBehavior::Evolve | SchemaChangeBehavior::TryEvolve
+            );
+            let passes = follows && event.changes.iter().all(|c| self.passes(c));
+            return Ok(Decision { event: passes.then(|| event.clone()), sink: None });
         };
         let creates = event.changes.iter().any(|c| matches!(c, SchemaChange::CreateTable));
         let keeps =
@@ -458,6 +464,24 @@ mod tests {
                 None
             );
         }
+    }
+
+    #[test]
+    fn a_table_that_only_the_sink_may_know_is_dropped_where_drops_are_followed() {
+        use SchemaChangeBehavior as B;
+        let before = schema(0, &[("id", INT)]);
+        let drop = event(vec![SchemaChange::DropTable], &before, None);
+        for behavior in [B::Evolve, B::TryEvolve, B::Lenient, B::Ignore, B::Exception] {
+            let policy = SchemaPolicy { behavior, ..SchemaPolicy::default() };
+            let passed = policy.decide(&drop, None).unwrap().event;
+            assert_eq!(
+                passed.is_some(),
+                matches!(behavior, B::Evolve | B::TryEvolve),
+                "{behavior:?}"
+            );
+        }
+        let kept = SchemaPolicy { exclude: vec!["drop.table".into()], ..SchemaPolicy::default() };
+        assert_eq!(kept.decide(&drop, None).unwrap().event, None);
     }
 
     #[test]

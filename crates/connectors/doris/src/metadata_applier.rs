@@ -76,6 +76,12 @@ impl DorisMetadataApplier {
             _ => None,
         });
         if has(|c| matches!(c, SchemaChange::DropTable)) {
+            if applied.is_empty() {
+                if self.shape(table).await?.is_some() {
+                    tracing::warn!(%table, "the source has no such table any more; the one in doris is of another origin and stays");
+                }
+                return Ok(());
+            }
             self.execute(&ddl::drop_table(table)).await?;
             self.forget_reached(table).await?;
             applied = applied.into_iter().map(AppliedDdl::without_effect).collect();

@@ -137,13 +137,19 @@ impl IcebergMetadataApplier {
             && properties::marker(metadata, pipeline)?.is_none())
     }
 
+    /// Whether this pipeline made the table or has written to it.
+    fn is_ours(&self, metadata: &TableMetadata) -> Result<bool> {
+        let pipeline = &self.session.incarnation.pipeline;
+        let created = metadata.properties().get(properties::CREATED_BY);
+        Ok(created.is_some_and(|p| **p == *pipeline.0)
+            || properties::marker(metadata, pipeline)?.is_some()
+            || !applied::of_table(metadata, pipeline).is_empty())
+    }
+
     /// A table that exists already: ours, or one that the user made beforehand for us to fill.
     fn adopt(&self, event: &SchemaEvent, state: &TableState, after: &TableSchema) -> Result<Plan> {
         let metadata = &state.metadata;
-        let pipeline = &self.session.incarnation.pipeline;
-        let ours =
-            metadata.properties().get(properties::CREATED_BY).is_some_and(|p| **p == *pipeline.0)
-                || properties::marker(metadata, pipeline)?.is_some();
+        let ours = self.is_ours(metadata)?;
         if !schema_change::agrees(metadata.current_schema(), after, self.extra()) {
             let message = if ours {
                 "the lake's table has other columns than the source's; read it anew with --resnapshot, or drop it"
@@ -337,6 +343,10 @@ impl IcebergMetadataApplier {
         commit: &CommitGuard,
     ) -> Result<Try> {
         let Ok(state) = handle.state() else { return Ok(Try::Done) };
+        if !self.is_ours(&state.metadata)? {
+            tracing::warn!(table = %event.table, "the source has no such table any more; the lake's is of another origin and stays");
+            return Ok(Try::Done);
+        }
         let base = LoadedTable {
             metadata: state.metadata.clone(),
             location: state.metadata_location.clone(),

@@ -46,6 +46,24 @@ async fn a_foreign_rewrite_is_followed_by_key() {
 }
 
 #[tokio::test]
+async fn a_table_of_another_origin_is_not_dropped() {
+    let lake = Lake::new(&[]);
+    let mut other = other_program(&lake).await;
+    other.ddl(&create(1)).await.unwrap();
+    other.write(puts(&[(1, Some("theirs"))])).await.unwrap();
+    other.epoch(1).await.unwrap();
+    let mut run = lake.attempt().await;
+    let drop = |n, before| event(n, vec![SchemaChange::DropTable], before, None);
+    run.ddl(&drop(2, None)).await.unwrap();
+    assert_eq!(lake.rows(&table()).await, expect(&[(1, "theirs")]));
+    // One that an attempt made which this one knows nothing of is ours.
+    let own = Lake::new(&[]);
+    own.attempt().await.ddl(&create(1)).await.unwrap();
+    own.attempt().await.ddl(&drop(2, None)).await.unwrap();
+    assert_eq!(own.metadata_location(&table()).await, None);
+}
+
+#[tokio::test]
 async fn foreign_rows_are_seen_by_later_updates() {
     let lake = Lake::new(&[]);
     let mut run = lake.attempt().await;
