@@ -20,7 +20,7 @@ use crate::projection::Projection;
 use crate::{TableErrorPolicy, state};
 use apply::renamed_to;
 use by_key::by_key;
-use hold::{Behind, Hold, HoldEntry, Released, TableEntry};
+use hold::{Behind, Hold, HoldEntry, Place, Released, TableEntry};
 
 mod apply;
 mod by_key;
@@ -36,8 +36,8 @@ pub struct StreamDdlHandler {
     policy: SchemaPolicy,
     table_errors: TableErrorPolicy,
     tables: BTreeMap<TableId, Table>,
-    /// Tables whose records wait in another table's hold: since a rename gives them its rows.
-    followers: BTreeMap<TableId, TableId>,
+    /// In whose hold a table's newest records wait: its own, or that of a table which is to be renamed to it.
+    newest: BTreeMap<TableId, TableId>,
     /// What is being let go, a part at a time. Empty again before anything else happens.
     released: VecDeque<Released>,
     /// Where each split is, as of the records seen.
@@ -76,7 +76,7 @@ impl StreamDdlHandler {
             policy,
             table_errors,
             tables: BTreeMap::new(),
-            followers: BTreeMap::new(),
+            newest: BTreeMap::new(),
             released: VecDeque::new(),
             progress: BTreeMap::new(),
         }
@@ -92,11 +92,15 @@ impl StreamDdlHandler {
         self.context.scratch_dir.join(name)
     }
 
-    async fn data(&mut self, change: DataChange, out: &mut Collector) -> Result<()> {
-        let id = change.table.clone();
-        if let Some(hold) = self.hold_of(&id) {
+    fn data(&mut self, change: DataChange, out: &mut Collector) -> Result<()> {
+        if let Some(hold) = self.hold_of(&change.table) {
             return hold.behind.queue.push(StreamRecord::Data(change));
         }
+        self.let_through(change, out)
+    }
+
+    fn let_through(&mut self, change: DataChange, out: &mut Collector) -> Result<()> {
+        let id = change.table.clone();
         if self.has_failed(&id) {
             return Ok(());
         }
@@ -129,7 +133,8 @@ impl StreamDdlHandler {
         }
         let progress: Vec<Progress> = self.progress.values().cloned().collect();
         let renamed = renamed_to(&event).cloned();
-        let holder = self.followers.get(&event.table).unwrap_or(&event.table).clone();
+        let holder = self.newest.get(&event.table).unwrap_or(&event.table).clone();
+        let position = event.position;
         if let Some(hold) = self.hold_of(&event.table) {
             // Its own offsets come out of the queue before it.
             for progress in progress {
@@ -137,9 +142,12 @@ impl StreamDdlHandler {
                 hold.behind.queue.push(StreamRecord::Progress(progress))?;
             }
             hold.behind.queue.push(StreamRecord::Schema(event))?;
-            if let Some(to) = renamed.filter(|to| *to != holder) {
-                hold.behind.followers.entry(to.clone()).or_insert(offsets);
-                self.followers.insert(to, holder);
+            if let Some(to) = renamed {
+                if to != holder {
+                    let place = Place { position, offsets };
+                    hold.behind.followers.entry(to.clone()).or_insert(place);
+                }
+                self.newest.insert(to, holder);
             }
             return Ok(());
         }
@@ -156,23 +164,41 @@ impl StreamDdlHandler {
 
     /// The hold that a new record of the table has to wait in.
     fn hold_of(&mut self, id: &TableId) -> Option<&mut Hold> {
-        let holder = self.followers.get(id).unwrap_or(id);
+        let holder = self.newest.get(id).unwrap_or(id);
         self.tables.get_mut(holder)?.hold.as_mut()
     }
 
-    /// A table whose newer records wait elsewhere goes on waiting there.
-    fn place(&mut self, id: TableId, hold: Hold) {
-        for follower in hold.behind.followers.keys() {
-            self.followers.entry(follower.clone()).or_insert_with(|| id.clone());
+    fn place(&mut self, id: TableId, hold: Hold) -> Result<()> {
+        let place = &mut self.tables.entry(id.clone()).or_default().hold;
+        if place.is_some() {
+            return Err(Error::bug("a second DDL of a table would wait beside the first one")
+                .with("table", id));
         }
-        self.tables.entry(id).or_default().hold = Some(hold);
+        *place = Some(hold);
+        Ok(())
     }
 
     fn take(&mut self, id: &TableId) -> Option<Hold> {
-        let hold = self.tables.get_mut(id)?.hold.take()?;
-        self.followers.retain(|_, holder| holder != id);
-        Some(hold)
+        self.tables.get_mut(id)?.hold.take()
     }
+
+    /// Tables with records that wait: up to where each is let through, and when the source committed what it waits for.
+    fn let_through_up_to(&self) -> BTreeMap<TableId, (Place, i64)> {
+        let mut through: BTreeMap<TableId, (Place, i64)> = BTreeMap::new();
+        for (id, table) in &self.tables {
+            let Some(hold) = &table.hold else { continue };
+            let own = Place { position: hold.event.position, offsets: hold.offsets.clone() };
+            for (id, place) in std::iter::once((id, &own)).chain(&hold.behind.followers) {
+                // Records of one table may wait in several holds: the oldest ones count.
+                let known = through.get(id).is_some_and(|(p, _)| p.position <= place.position);
+                if !known {
+                    through.insert(id.clone(), (place.clone(), hold.event.commit_ms));
+                }
+            }
+        }
+        through
+    }
+
     fn fail(&mut self, id: &TableId, error: Error, out: &mut Collector) -> Result<()> {
         if !error.kind().is_of_table() || self.table_errors == TableErrorPolicy::Fail {
             return Err(error.with("table", id));
@@ -203,8 +229,7 @@ impl Operator for StreamDdlHandler {
                 let decision = self.policy.decide(&held.event, table.projection.as_ref())?;
                 let mut queue = HeldQueue::new(HELD_MEMORY_BYTES, self.spill_path(&held.event.id));
                 let followers: BTreeMap<_, _> = held.followers.into_iter().collect();
-                let newest = held.newest.unwrap_or_else(|| followers.keys().cloned().collect());
-                self.followers.extend(newest.into_iter().map(|follower| (follower, id.clone())));
+                self.newest.extend(held.newest.into_iter().map(|table| (table, id.clone())));
                 for record in records {
                     queue.push(record)?;
                 }
@@ -232,7 +257,7 @@ impl Operator for StreamDdlHandler {
 
     async fn process(&mut self, record: StreamRecord, out: &mut Collector) -> Result<()> {
         match record {
-            StreamRecord::Data(change) => self.data(change, out).await,
+            StreamRecord::Data(change) => self.data(change, out),
             StreamRecord::Schema(event) => self.schema(event, out).await,
             StreamRecord::Progress(progress) => {
                 self.progress.insert(progress.split.clone(), progress.clone());
@@ -259,7 +284,7 @@ impl Operator for StreamDdlHandler {
             if self.ready(&mut hold)? && self.prepared(&hold).await? {
                 self.run(id, hold, out).await?;
             } else {
-                self.place(id, hold);
+                self.place(id, hold)?;
             }
             if self.has_more() {
                 return Ok(());
@@ -281,22 +306,13 @@ impl Operator for StreamDdlHandler {
         checkpoint: CheckpointId,
         out: &mut Collector,
     ) -> Result<()> {
-        for (id, table) in &mut self.tables {
-            if table.dirty == Dirty::SinceBarrier {
-                table.dirty = Dirty::Before(checkpoint);
-            }
-            let Some(hold) = &table.hold else { continue };
-            let held = std::iter::once((id, &hold.offsets)).chain(&hold.behind.followers);
-            for (id, offsets) in held {
-                for (split, offset) in offsets {
-                    let progress = Progress {
-                        table: Some(id.clone()),
-                        split: split.clone(),
-                        offset: offset.clone(),
-                        commit_ms: hold.event.commit_ms,
-                    };
-                    out.emit(Target::All, StreamRecord::Progress(progress));
-                }
+        for table in self.tables.values_mut().filter(|t| t.dirty == Dirty::SinceBarrier) {
+            table.dirty = Dirty::Before(checkpoint);
+        }
+        for (id, (place, commit_ms)) in self.let_through_up_to() {
+            for (split, offset) in place.offsets {
+                let progress = Progress { table: Some(id.clone()), split, offset, commit_ms };
+                out.emit(Target::All, StreamRecord::Progress(progress));
             }
         }
         Ok(())
@@ -309,13 +325,13 @@ impl Operator for StreamDdlHandler {
             let hold = match &mut table.hold {
                 Some(hold) => {
                     hold.behind.queue.encode(&mut records)?;
-                    let here = self.followers.iter().filter(|(_, holder)| *holder == id);
-                    let newest = here.map(|(follower, _)| follower.clone()).collect();
+                    let here = self.newest.iter().filter(|(_, holder)| *holder == id);
+                    let newest = here.map(|(table, _)| table.clone()).collect();
                     Some(HoldEntry {
                         event: hold.event.clone(),
                         offsets: hold.offsets.clone(),
                         followers: hold.behind.followers.clone().into_iter().collect(),
-                        newest: Some(newest),
+                        newest,
                     })
                 }
                 None => None,

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lakeward_core::{
-    Collector, DdlNeeds, Error, ErrorKind, Mark, MarkStage, Offsets, Result, SchemaChange,
-    SchemaEvent, StreamRecord, TableId, Target,
+    Collector, DdlNeeds, Error, ErrorKind, Mark, MarkStage, Offsets, Position, Result,
+    SchemaChange, SchemaEvent, StreamRecord, TableId, Target,
 };
 
-use super::hold::{Behind, Hold, Released};
+use super::hold::{Behind, Hold, Place, Released};
 use super::{Dirty, HELD_MEMORY_BYTES, StreamDdlHandler};
 use crate::held::HeldQueue;
 use crate::policy::{SchemaChangeBehavior, SchemaPolicy};
@@ -53,9 +53,12 @@ impl StreamDdlHandler {
             },
         };
         // Whatever waits behind it comes after it, so all of it is let through up to here.
-        behind.followers.extend(renamed_to(&event).map(|to| (to.clone(), offsets.clone())));
+        let here = Place { position: event.position, offsets: offsets.clone() };
+        behind.followers.extend(renamed_to(&event).map(|to| (to.clone(), here.clone())));
         behind.followers.remove(&id);
-        behind.followers.values_mut().for_each(|o| o.clone_from(&offsets));
+        for place in behind.followers.values_mut().filter(|p| p.position < here.position) {
+            place.clone_from(&here);
+        }
         let mut hold = Hold {
             needs,
             since_ms: self.context.clock.now_ms(),
@@ -69,12 +72,14 @@ impl StreamDdlHandler {
             return self.run(id, hold, out).await;
         }
         self.ask(&mut hold, out);
-        if let Some(to) = renamed_to(&hold.event).filter(|_| is_newest) {
-            // Records of that name are of this table from here on, whoever had it before.
-            self.followers.insert(to.clone(), id.clone());
+        if is_newest {
+            // Records of a new name are of this table from here on, whoever had it before.
+            let new_name = renamed_to(&hold.event).cloned();
+            for name in std::iter::once(id.clone()).chain(new_name) {
+                self.newest.insert(name, id.clone());
+            }
         }
-        self.place(id, hold);
-        Ok(())
+        self.place(id, hold)
     }
 
     /// What the DDL has to wait for, given what has gone before it.
@@ -110,11 +115,20 @@ impl StreamDdlHandler {
         }
     }
 
+    /// Whether older records of that name wait, of a table that may have to leave it first.
+    fn is_taken(&self, name: &TableId, before: Position) -> bool {
+        self.tables.iter().any(|(id, table)| {
+            let waits = |hold: &Hold| {
+                hold.behind.followers.get(name).is_some_and(|place| place.position < before)
+            };
+            table.hold.as_ref().is_some_and(|hold| id == name || waits(hold))
+        })
+    }
+
     /// Whether the DDL may run now.
     pub(super) fn ready(&self, hold: &mut Hold) -> Result<bool> {
         // The name is free once what happened to its last table has been done.
-        let taken = |to: &TableId| self.tables.get(to).is_some_and(|t| t.hold.is_some());
-        if renamed_to(&hold.event).is_some_and(taken) {
+        if renamed_to(&hold.event).is_some_and(|to| self.is_taken(to, hold.event.position)) {
             return Ok(false);
         }
         let (marks, attempt) = (&self.context.marks, self.context.attempt);
@@ -226,7 +240,10 @@ impl StreamDdlHandler {
         let Some(mut released) = self.released.pop_front() else { return Ok(()) };
         let mut bytes = 0;
         while bytes < RELEASE_BYTES {
-            let Some(record) = released.behind.queue.pop()? else { return Ok(()) };
+            let Some(record) = released.behind.queue.pop()? else {
+                self.newest.retain(|_, holder| *holder != released.id);
+                return Ok(());
+            };
             bytes += record.size_bytes();
             match record {
                 StreamRecord::Progress(p) => {
@@ -235,13 +252,17 @@ impl StreamDdlHandler {
                 StreamRecord::Schema(event) if self.is_left_out(&event) => {}
                 StreamRecord::Schema(event) => {
                     let Released { id, mut behind, offsets } = released;
-                    // Unless another DDL has the table's newer records already.
-                    if event.table != id && !self.followers.contains_key(&id) {
-                        behind.followers.insert(id, offsets.clone());
+                    for holder in self.newest.values_mut().filter(|holder| **holder == id) {
+                        holder.clone_from(&event.table);
+                    }
+                    if event.table != id {
+                        let place = Place { position: event.position, offsets: offsets.clone() };
+                        behind.followers.insert(id, place);
                     }
                     return Box::pin(self.begin(event, offsets, Some(behind), out)).await;
                 }
-                StreamRecord::Data(change) => Box::pin(self.data(change, out)).await?,
+                // Whatever the table's newest records wait for, this one is older.
+                StreamRecord::Data(change) => self.let_through(change, out)?,
                 _ => {}
             }
         }

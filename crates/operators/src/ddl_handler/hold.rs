@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lakeward_core::{DdlId, DdlNeeds, Offset, Offsets, SchemaEvent, SplitId, TableId};
+use lakeward_core::{DdlId, DdlNeeds, Offset, Offsets, Position, SchemaEvent, SplitId, TableId};
 use serde::{Deserialize, Serialize};
 
 use crate::held::HeldQueue;
@@ -24,7 +24,15 @@ pub(super) struct Hold {
 pub(super) struct Behind {
     pub(super) queue: HeldQueue,
     /// Other tables with records in the queue, and up to where each is let through.
-    pub(super) followers: BTreeMap<TableId, Offsets>,
+    pub(super) followers: BTreeMap<TableId, Place>,
+}
+
+/// A place in the stream: everything before it has been let through.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Place {
+    /// Orders places.
+    pub(super) position: Position,
+    pub(super) offsets: Offsets,
 }
 
 /// What is being let go.
@@ -48,9 +56,7 @@ pub(super) struct TableEntry {
 pub(super) struct HoldEntry {
     pub(super) event: SchemaEvent,
     pub(super) offsets: BTreeMap<SplitId, Offset>,
-    #[serde(default)]
-    pub(super) followers: Vec<(TableId, Offsets)>,
-    /// Those of the followers whose newest records wait here, where another hold has earlier ones; all, where it is missing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) newest: Option<Vec<TableId>>,
+    pub(super) followers: Vec<(TableId, Place)>,
+    /// The tables whose newest records wait here.
+    pub(super) newest: Vec<TableId>,
 }
