@@ -19,6 +19,9 @@ pub(crate) struct Session {
     pub(crate) labels: Labels,
     token: String,
     tables: Mutex<HashMap<TableId, Arc<TableFacts>>>,
+    /// The next part of each table and writer. A table that is dropped and made again gets new writers, whose labels must
+    /// not be those of the old ones.
+    parts: Mutex<HashMap<(TableId, usize), u64>>,
 }
 
 impl Session {
@@ -39,6 +42,7 @@ impl Session {
             incarnation,
             token,
             tables: Mutex::default(),
+            parts: Mutex::default(),
         })
     }
 
@@ -60,6 +64,20 @@ impl Session {
         let mut tables = self.tables.lock().unwrap_or_else(|e| e.into_inner());
         tables.insert(table.clone(), facts.clone());
         Ok(facts)
+    }
+
+    /// The label of the next part, which no other part of this attempt has.
+    pub(crate) fn next_label(&self, table: &TableId, writer: usize) -> String {
+        let mut parts = self.parts.lock().unwrap_or_else(|e| e.into_inner());
+        let next = parts.entry((table.clone(), writer)).or_insert(0);
+        *next += 1;
+        self.labels.of_part(table, writer, *next - 1)
+    }
+
+    /// How many labels [`Session::next_label`] has given.
+    pub(crate) fn next_part(&self, table: &TableId, writer: usize) -> u64 {
+        let parts = self.parts.lock().unwrap_or_else(|e| e.into_inner());
+        parts.get(&(table.clone(), writer)).copied().unwrap_or(0)
     }
 
     pub(crate) fn forget(&self, table: &TableId) {

@@ -29,7 +29,6 @@ pub(crate) struct DorisWriter {
     queue: LoadQueue,
     /// Finished loads since the last committable, in order.
     loads: Vec<Loaded>,
-    next_part: u64,
     counts: Counts,
     warned: bool,
 }
@@ -73,7 +72,6 @@ impl DorisWriter {
             buffer: Buffer::default(),
             queue,
             loads: Vec::new(),
-            next_part: 0,
             counts: Counts::default(),
             warned: false,
         }
@@ -105,10 +103,9 @@ impl DorisWriter {
             let label = config
                 .group_commit
                 .eq(&GroupCommit::Off)
-                .then(|| self.session.labels.of_part(&self.table, self.writer, self.next_part));
+                .then(|| self.session.next_label(&self.table, self.writer));
             let load = self.load_of(bound, &batches, &group, label)?;
             self.counts.bytes += load.body.len() as u64;
-            self.next_part += 1;
             if let Some(done) = self.queue.push(load).await? {
                 self.loads.push(done);
             }
@@ -283,7 +280,7 @@ impl SinkWriter for DorisWriter {
         let committable = TableCommittable {
             incarnation: self.session.incarnation,
             writer: self.writer,
-            next_part: self.next_part,
+            next_part: self.session.next_part(&self.table, self.writer),
             keyed: self.bound.as_ref().is_some_and(|b| !b.schema.primary_key.is_empty()),
             loads: if two_phase { loads } else { Vec::new() },
         };

@@ -185,7 +185,7 @@ impl IcebergCommitter {
     }
 
     async fn install(&self, jobs: &mut [Job]) {
-        for job in jobs {
+        for job in jobs.iter_mut().filter(|job| job.ready().is_some()) {
             let Step::Ready(ready) = std::mem::replace(&mut job.step, Step::Build) else {
                 continue;
             };

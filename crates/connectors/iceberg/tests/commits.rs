@@ -242,3 +242,28 @@ async fn a_locked_catalog_stalls_and_does_not_fail() {
     assert!(held.is_finished(), "the commit did not wait");
     assert_eq!(lake.rows(&table()).await, expect(&[(1, "a")]));
 }
+
+/// Rows that came and went within the epoch leave a table as it was, while others of the epoch change.
+#[tokio::test]
+async fn a_table_without_an_outcome_beside_one_that_changes() {
+    let lake = Lake::new(&[]);
+    let mut run = lake.attempt().await;
+    let other = TableId::new("d", "u");
+    let of_other = |mut change: DataChange| {
+        change.table = other.clone();
+        change
+    };
+    run.ddl(&create(1)).await.unwrap();
+    let mut event = create(1);
+    event.table = other.clone();
+    event.id.table = other.clone();
+    run.ddl(&event).await.unwrap();
+    run.write(puts(&[(1, Some("a"))])).await.unwrap();
+    run.write(of_other(puts(&[(1, Some("a"))]))).await.unwrap();
+    run.write(of_other(puts(&[(1, None)]))).await.unwrap();
+    run.epoch(1).await.unwrap();
+    assert_eq!(lake.rows(&table()).await, expect(&[(1, "a")]));
+    run.write(of_other(puts(&[(2, Some("b"))]))).await.unwrap();
+    run.epoch(2).await.unwrap();
+    assert_eq!(lake.rows(&other).await, expect(&[(2, "b")]));
+}

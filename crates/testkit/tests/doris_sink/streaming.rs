@@ -110,6 +110,29 @@ fn columns_follow() -> Result<()> {
     scene.lakeward.stop()
 }
 
+/// The loads of a table must not be taken for those of an earlier one of its name.
+#[test]
+fn a_table_that_is_made_again() -> Result<()> {
+    let made = Scene::anywhere("lakeward_remade", SETUP, |pipeline| pipeline)?;
+    let Some(mut scene) = made else { return Ok(()) };
+    scene.lakeward.start()?;
+    scene.lakeward.wait_caught_up()?;
+    scene.follow(&[
+        "DROP TABLE pairs",
+        "CREATE TABLE pairs (a VARCHAR(10) PRIMARY KEY, b INT, v INT)",
+        "INSERT INTO pairs VALUES ('x', 8, 8), ('y', 9, NULL)",
+    ])?;
+    scene.assert_same("a, b, v", "pairs")?;
+    scene.follow(&[
+        "RENAME TABLE pairs TO aside",
+        "CREATE TABLE pairs (a VARCHAR(10) PRIMARY KEY, b INT, v INT)",
+        "INSERT INTO pairs VALUES ('z', 1, 1)",
+        "INSERT INTO aside VALUES ('z', 2, 2)",
+    ])?;
+    scene.assert_same("a, b, v", "pairs")?;
+    scene.assert_same("a, b, v", "aside")
+}
+
 /// A table that Doris rewrites holds up nobody else.
 #[test]
 fn other_tables_go_on_while_one_is_rewritten() -> Result<()> {
