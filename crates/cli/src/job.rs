@@ -9,7 +9,7 @@ use lakeward_core::{
     EpochCommitted, Error, JobListener, MetricGroup, Offsets, PipelineId, Result, Sink, Source,
     SourceTable, TableId, TableProgress, TableSchema,
 };
-use lakeward_operators::{PipelineDefinition, Routes, SchemaPolicy, plan_of};
+use lakeward_operators::{PipelineDefinition, Routes, SchemaPolicy, ShardKey, plan_of};
 use lakeward_runtime::{BeforeAttempt, DirStore, Hooks, Identity, Job, JobHandle, JobOptions};
 
 use crate::pipeline_file::PipelineFile;
@@ -34,12 +34,8 @@ pub fn start(
         tracing::warn!("{warning}");
     }
     let config = &file.pipeline;
-    let id = PipelineId(config.name.as_str().into());
-    let identity = Identity {
-        pipeline: id.clone(),
-        source: connectors.source_identity,
-        sink: connectors.sink_identity,
-    };
+    let identity = identity_of(file, &connectors);
+    let id = identity.pipeline.clone();
     let store = Arc::new(DirStore::open(file.state_dir(), identity)?);
     let (source, sink) = (connectors.source, connectors.sink);
     let routes = Arc::new(file.routes.clone());
@@ -72,6 +68,15 @@ pub fn start(
     Ok(Running { handle, source, metrics, checkpoint_interval_ms })
 }
 
+/// What a state directory of the pipeline says whose it is.
+pub fn identity_of(file: &PipelineFile, connectors: &Connectors) -> Identity {
+    Identity {
+        pipeline: PipelineId(file.pipeline.name.as_str().into()),
+        source: connectors.source_identity.clone(),
+        sink: connectors.sink_identity.clone(),
+    }
+}
+
 /// The sink tables of the source's tables, each once.
 pub fn targets_of(
     routes: &Routes,
@@ -84,6 +89,30 @@ pub fn targets_of(
         }
     }
     Ok(targets.into_iter().collect())
+}
+
+/// What keeps source tables from sharing their sink table.
+pub fn merge_errors(routes: &Routes, tables: &[SourceTable]) -> Result<Vec<String>> {
+    let mut merged: BTreeMap<TableId, Vec<&TableId>> = BTreeMap::new();
+    for table in tables {
+        for target in routes.targets(&table.table)? {
+            if target.shard_key == ShardKey::Unspecified {
+                merged.entry(target.table).or_default().push(&table.table);
+            }
+        }
+    }
+    merged.retain(|_, sources| sources.len() > 1);
+    Ok(merged
+        .into_iter()
+        .map(|(target, sources)| {
+            let sources: Vec<String> = sources.into_iter().map(TableId::to_string).collect();
+            format!(
+                "{} would share the sink table {target}, where rows of equal key overwrite each other; set `shard-key: \
+                 source-table` on the route, or `shard-key: none` if keys are unique across the tables",
+                sources.join(", ")
+            )
+        })
+        .collect())
 }
 
 /// The user's wish to read tables anew, in force until an epoch is committed.

@@ -241,17 +241,26 @@ fn iceberg(
     Ok(config)
 }
 
-/// The sink's tables, for queries.
+/// The tables of a sink, for queries: of the one with that name, or else of the first that can be queried.
 ///
 /// # Errors
-/// `Config` when the sink is not one that can be queried.
+/// `Config` when there is no such sink.
 #[cfg(feature = "query")]
-pub async fn lake(file: &PipelineFile) -> Result<Arc<dyn lakeward_query::LakeCatalog>> {
-    let Some(endpoint) = file.sinks.iter().find(|sink| sink.connector == "iceberg") else {
-        let sinks: Vec<&str> = file.sinks.iter().map(|sink| sink.connector.as_str()).collect();
-        let sinks = sinks.join(", ");
+pub async fn lake(
+    file: &PipelineFile,
+    name: Option<&str>,
+) -> Result<Arc<dyn lakeward_query::LakeCatalog>> {
+    let is_wanted =
+        |sink: &&Endpoint| sink.connector == "iceberg" && name.is_none_or(|name| name == sink.name);
+    let Some(endpoint) = file.sinks.iter().find(is_wanted) else {
+        let sinks = file.sinks.iter().map(|sink| match sink.name == sink.connector {
+            true => sink.name.clone(),
+            false => format!("{} ({})", sink.name, sink.connector),
+        });
+        let sinks = sinks.collect::<Vec<_>>().join(", ");
+        let wanted = name.map(|name| format!(" named {name}")).unwrap_or_default();
         return Err(Error::config(format!(
-            "`query` reads iceberg sinks, this pipeline's sink is {sinks}"
+            "`query` reads iceberg sinks, and the pipeline has none{wanted}; it has {sinks}"
         )));
     };
     let config = iceberg(endpoint, &mut Vec::new())?;

@@ -75,6 +75,12 @@ impl MetricGroup {
         }
     }
 
+    /// Takes the metrics of exactly this place out of the tree: what they are about is gone.
+    pub fn remove(&self) {
+        let mut registry = self.registry.lock().unwrap_or_else(|e| e.into_inner());
+        registry.retain(|key, _| key.labels != self.labels);
+    }
+
     /// All metrics of the whole tree, in order.
     pub fn snapshot(&self) -> Vec<(MetricKey, Metric)> {
         let registry = self.registry.lock().unwrap_or_else(|e| e.into_inner());

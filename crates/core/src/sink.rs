@@ -60,9 +60,11 @@ pub struct CommittedTable {
 /// One target system. Shared by all of a job; its parts are opened per operator instance.
 #[async_trait]
 pub trait Sink: Send + Sync {
-    /// Looks without changing anything: reaches the catalog, says what it would create for these tables.
+    /// Looks without changing anything: reaches the catalog, says what it would create for these tables, and what would
+    /// keep this pipeline from writing to them.
     async fn check(
         &self,
+        pipeline: &PipelineId,
         tables: &[(TableId, std::sync::Arc<crate::TableSchema>)],
     ) -> Result<SinkCheck>;
 

@@ -60,11 +60,15 @@ impl SinkList {
 
 #[async_trait]
 impl Sink for SinkList {
-    async fn check(&self, tables: &[(TableId, Arc<TableSchema>)]) -> Result<SinkCheck> {
+    async fn check(
+        &self,
+        pipeline: &PipelineId,
+        tables: &[(TableId, Arc<TableSchema>)],
+    ) -> Result<SinkCheck> {
         let mut whole = SinkCheck::default();
         let mut targets = Vec::new();
         for (name, sink) in &self.sinks {
-            let check = sink.check(tables).await?;
+            let check = sink.check(pipeline, tables).await?;
             targets.push(check.target);
             whole.warnings.extend(check.warnings.into_iter().map(|w| format!("{name}: {w}")));
             whole.errors.extend(check.errors.into_iter().map(|e| format!("{name}: {e}")));

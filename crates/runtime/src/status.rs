@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lakeward_core::{DataChange, Error, ErrorKind, Offsets, PipelineId, Progress, StreamRecord};
+use lakeward_core::{
+    DataChange, Error, ErrorKind, Offsets, PipelineId, Progress, SchemaChange, SchemaEvent,
+    StreamRecord,
+};
 use serde::Serialize;
 use tokio::sync::watch;
 
@@ -197,12 +200,26 @@ impl StatusCell {
                     last.as_ref() != Some(offset)
                 });
             }
+            StreamRecord::Schema(event) => self.leave(event),
             _ => {}
+        }
+    }
+
+    /// A table that is dropped or has another name from here on is no longer listed.
+    fn leave(&self, event: &SchemaEvent) {
+        let renamed = |c: &SchemaChange| matches!(c, SchemaChange::RenameTable { .. });
+        if event.after.is_none() || event.changes.iter().any(renamed) {
+            self.update(|status| {
+                status.tables.remove(&event.table.to_string());
+            });
         }
     }
 
     /// A record that an operator emitted.
     pub(crate) fn emitted(&self, record: &StreamRecord) {
+        if let StreamRecord::Schema(event) = record {
+            self.leave(event);
+        }
         if let StreamRecord::Committable(committable) = record {
             self.update_quietly(|status| {
                 table(status, committable.table.to_string()).rows_written += committable.rows;

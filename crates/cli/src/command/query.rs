@@ -11,6 +11,9 @@ pub struct Arguments {
     file: FileArgument,
     /// The statement; `show tables` lists what there is
     sql: String,
+    /// Of several Iceberg sinks the one to read, by its name in the pipeline file; the first one if not given
+    #[arg(long)]
+    sink: Option<String>,
     /// How the answer is written
     #[arg(long, value_enum, default_value_t = OutputFormat::Table)]
     format: OutputFormat,
@@ -30,7 +33,8 @@ pub async fn run(arguments: Arguments) -> Result<(), Failure> {
     use crate::pipeline_file::Use;
 
     let file = super::load(&arguments.file.file, Use::Sink)?;
-    let lake = crate::registry::lake(&file).await.map_err(Failure::usage)?;
+    let lake =
+        crate::registry::lake(&file, arguments.sink.as_deref()).await.map_err(Failure::usage)?;
     let format = match arguments.format {
         OutputFormat::Table => Format::Table,
         OutputFormat::Csv => Format::Csv,

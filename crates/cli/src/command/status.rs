@@ -39,6 +39,11 @@ fn report(status: &Status) -> String {
     let _ = writeln!(out, "pipeline   {}", status.pipeline);
     let (state, attempt, restarts) = (&status.state, status.attempt, status.restarts);
     let _ = writeln!(out, "state      {state} (attempt {attempt}, {restarts} restarts)");
+    match status.source_connected {
+        Some(true) => out.push_str("source     connected\n"),
+        Some(false) => out.push_str("source     NOT connected; trying again\n"),
+        None => out.push_str("source     not connected yet\n"),
+    }
     let lag = status.lag_ms.map_or("unknown".to_string(), seconds);
     let _ = writeln!(out, "lag        {lag}");
     match &status.committed {

@@ -1,6 +1,6 @@
 //! The job's status and metrics as the API's shape.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lakeward_core::metrics::Metric;
 use lakeward_core::{Clock, MetricGroup};
@@ -16,7 +16,7 @@ const STALL_INTERVALS: i64 = 3;
 const STALL_LEAST_MS: i64 = 15_000;
 
 /// Sources set these by name.
-const SOURCE_CONNECTED: &str = "source_connected";
+pub const SOURCE_CONNECTED: &str = "source_connected";
 const SOURCE_LAG_MS: &str = "source_lag_ms";
 const SNAPSHOT_ROWS_DONE: &str = "snapshot_rows_done";
 const SNAPSHOT_ROWS_TOTAL: &str = "snapshot_rows_total";
@@ -74,9 +74,18 @@ pub fn status_of(running: &Running) -> Status {
             tables_done: unsigned(tables_done).unwrap_or(0),
             tables_total: unsigned(tables_total).unwrap_or(0),
         },
-        tables: job.tables.iter().map(|(name, t)| table(name, t, &values, job.state)).collect(),
+        tables: tables(&job, &values),
         read: job.read,
     }
+}
+
+/// Those that something happened to, and those that the source has told of.
+fn tables(job: &JobStatus, values: &SourceValues) -> Vec<Table> {
+    let idle = TableStatus::default();
+    let names: BTreeSet<&str> =
+        job.tables.keys().map(String::as_str).chain(values.snapshots().map(|s| s.0)).collect();
+    let of = |name| table(name, job.tables.get(name).unwrap_or(&idle), values, job.state);
+    names.into_iter().map(of).collect()
 }
 
 fn table(name: &str, t: &TableStatus, values: &SourceValues, state: JobState) -> Table {

@@ -7,7 +7,7 @@ use lakeward_runtime::{JobState, JobStatus};
 use tokio::sync::watch;
 
 use super::shape::Point;
-use super::status::state_word;
+use super::status::{SOURCE_CONNECTED, SourceValues, state_word};
 use crate::job::Running;
 
 /// Why a point was not reached.
@@ -27,7 +27,10 @@ pub async fn wait(running: &Running, point: Point, timeout: Duration) -> Result<
         }
     };
     match tokio::time::timeout(timeout, reach).await {
-        Ok(Ok(())) => Ok(()),
+        Ok(Ok(())) => match paused(&running.handle.status()) {
+            Some(why) => Err(NotReached::Ended(why)),
+            None => Ok(()),
+        },
         Ok(Err(e)) => {
             let status = running.handle.status();
             let what = match status.state {
@@ -37,11 +40,22 @@ pub async fn wait(running: &Running, point: Point, timeout: Duration) -> Result<
             Err(NotReached::Ended(format!("{what}: {e}")))
         }
         Err(_) => {
-            let far = how_far(&running.handle.status(), target.borrow().as_ref());
+            let mut far = how_far(&running.handle.status(), target.borrow().as_ref());
+            if SourceValues::read(&running.metrics).get(SOURCE_CONNECTED) == Some(0) {
+                far.push_str("; the source cannot be reached");
+            }
             let seconds = timeout.as_secs_f64();
             Err(NotReached::TimedOut(format!("not reached within {seconds:.1} s: {far}")))
         }
     }
+}
+
+/// Tables that are left out never come to the point.
+fn paused(status: &JobStatus) -> Option<String> {
+    let paused = status.tables.iter().filter(|(_, table)| table.paused.is_some());
+    let names: Vec<&str> = paused.map(|(name, _)| name.as_str()).collect();
+    (!names.is_empty())
+        .then(|| format!("all other tables are there, but these are paused: {}", names.join(", ")))
 }
 
 async fn caught_up(running: &Running, told: &watch::Sender<Option<Offsets>>) -> Result<()> {

@@ -81,7 +81,11 @@ impl DorisSink {
 
 #[async_trait]
 impl Sink for DorisSink {
-    async fn check(&self, tables: &[(TableId, Arc<TableSchema>)]) -> Result<SinkCheck> {
+    async fn check(
+        &self,
+        _: &PipelineId,
+        tables: &[(TableId, Arc<TableSchema>)],
+    ) -> Result<SinkCheck> {
         let version = self.cluster.sql.rows("SELECT version() AS version").await?;
         let version = version.first().and_then(|r| r.get("version")).unwrap_or_default();
         let target = format!("Apache Doris at {} ({version})", self.cluster.config.fenodes);

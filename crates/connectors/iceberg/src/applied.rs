@@ -18,6 +18,14 @@ pub(crate) fn of_table(metadata: &TableMetadata, pipeline: &PipelineId) -> Vec<P
         .unwrap_or_default()
 }
 
+/// Whether the pipeline made the table or has written to it.
+pub(crate) fn is_of(metadata: &TableMetadata, pipeline: &PipelineId) -> Result<bool> {
+    let created = metadata.properties().get(properties::CREATED_BY);
+    Ok(created.is_some_and(|p| **p == *pipeline.0)
+        || properties::marker(metadata, pipeline)?.is_some()
+        || !of_table(metadata, pipeline).is_empty())
+}
+
 /// The property's new value.
 pub(crate) fn with(mut applied: Vec<Position>, new: Position) -> String {
     applied.retain(|p| *p != new);

@@ -137,19 +137,11 @@ impl IcebergMetadataApplier {
             && properties::marker(metadata, pipeline)?.is_none())
     }
 
-    /// Whether this pipeline made the table or has written to it.
-    fn is_ours(&self, metadata: &TableMetadata) -> Result<bool> {
-        let pipeline = &self.session.incarnation.pipeline;
-        let created = metadata.properties().get(properties::CREATED_BY);
-        Ok(created.is_some_and(|p| **p == *pipeline.0)
-            || properties::marker(metadata, pipeline)?.is_some()
-            || !applied::of_table(metadata, pipeline).is_empty())
-    }
-
     /// A table that exists already: ours, or one that the user made beforehand for us to fill.
     fn adopt(&self, event: &SchemaEvent, state: &TableState, after: &TableSchema) -> Result<Plan> {
         let metadata = &state.metadata;
-        let ours = self.is_ours(metadata)?;
+        let pipeline = &self.session.incarnation.pipeline;
+        let ours = applied::is_of(metadata, pipeline)?;
         if !schema_change::agrees(metadata.current_schema(), after, self.extra()) {
             let message = if ours {
                 "the lake's table has other columns than the source's; read it anew with --resnapshot, or drop it"
@@ -343,7 +335,7 @@ impl IcebergMetadataApplier {
         commit: &CommitGuard,
     ) -> Result<Try> {
         let Ok(state) = handle.state() else { return Ok(Try::Done) };
-        if !self.is_ours(&state.metadata)? {
+        if !applied::is_of(&state.metadata, &self.session.incarnation.pipeline)? {
             tracing::warn!(table = %event.table, "the source has no such table any more; the lake's is of another origin and stays");
             return Ok(Try::Done);
         }

@@ -13,6 +13,7 @@ use lakeward_core::{
 };
 use serde::Deserialize;
 
+use crate::applied;
 use crate::catalog;
 use crate::changelog::ChangelogWriter;
 use crate::committer::IcebergCommitter;
@@ -54,6 +55,7 @@ impl IcebergSink {
 
     async fn check_table(
         &self,
+        pipeline: &PipelineId,
         table: &TableId,
         schema: &TableSchema,
         check: &mut SinkCheck,
@@ -81,9 +83,16 @@ impl IcebergSink {
             ));
         }
         if let Some(found) = self.env.catalog.load(table).await?
-            && !found.metadata.properties().contains_key(properties::CREATED_BY)
+            && !applied::is_of(&found.metadata, pipeline)?
         {
-            if schema_change::agrees(found.metadata.current_schema(), schema, extra) {
+            if holds_rows(&found.metadata) {
+                let creator = found.metadata.properties().get(properties::CREATED_BY);
+                let creator = creator.map(|p| format!(" (pipeline {p})")).unwrap_or_default();
+                check.errors.push(format!(
+                    "{table} exists in the lake and holds rows of another origin{creator}; drop it, or route the source's \
+                     table to another name"
+                ));
+            } else if schema_change::agrees(found.metadata.current_schema(), schema, extra) {
                 check
                     .warnings
                     .push(format!("{table} exists in the lake already and would be filled"));
@@ -95,6 +104,14 @@ impl IcebergSink {
         }
         Ok(())
     }
+}
+
+/// Files of earlier snapshots count as well, as long as nobody says how many rows there are.
+fn holds_rows(metadata: &TableMetadata) -> bool {
+    metadata.current_snapshot().is_some_and(|snapshot| {
+        let total = snapshot.summary().additional_properties.get("total-records");
+        total.is_none_or(|rows| rows != "0")
+    })
 }
 
 /// As much of a metadata file as progress needs: files are many and may be large.
@@ -146,7 +163,11 @@ fn progress_of(
 
 #[async_trait]
 impl Sink for IcebergSink {
-    async fn check(&self, tables: &[(TableId, Arc<TableSchema>)]) -> Result<SinkCheck> {
+    async fn check(
+        &self,
+        pipeline: &PipelineId,
+        tables: &[(TableId, Arc<TableSchema>)],
+    ) -> Result<SinkCheck> {
         let target = format!(
             "Iceberg tables in {}, catalog {}",
             self.env.config.warehouse()?,
@@ -163,7 +184,7 @@ impl Sink for IcebergSink {
             }
         }
         for (table, schema) in tables {
-            self.check_table(table, schema, &mut check).await?;
+            self.check_table(pipeline, table, schema, &mut check).await?;
         }
         Ok(check)
     }

@@ -54,6 +54,7 @@ impl SourceMetrics {
         TableMetrics {
             rows_done: group.gauge(SNAPSHOT_ROWS_DONE),
             rows_total: group.gauge(SNAPSHOT_ROWS_TOTAL),
+            group,
         }
     }
 }
@@ -61,6 +62,14 @@ impl SourceMetrics {
 /// A table's snapshot. The total is the server's estimate, and the true number in the end.
 #[derive(Clone)]
 pub struct TableMetrics {
+    group: MetricGroup,
     pub rows_done: Gauge,
     pub rows_total: Gauge,
+}
+
+impl TableMetrics {
+    /// The table is no longer copied.
+    pub fn remove(&self) {
+        self.group.remove();
+    }
 }

@@ -251,6 +251,7 @@ impl Tables {
     pub fn remove(&mut self, id: &TableId) -> Option<TableSlot> {
         let i = self.index.remove(id)?;
         let slot = self.slots.swap_remove(i);
+        slot.metrics.remove();
         if let Some(moved) = self.slots.get(i) {
             self.index.insert(moved.id.clone(), i);
         }

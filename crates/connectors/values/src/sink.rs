@@ -27,7 +27,7 @@ impl ValuesSink {
 
 #[async_trait]
 impl Sink for ValuesSink {
-    async fn check(&self, _: &[(TableId, Arc<TableSchema>)]) -> Result<SinkCheck> {
+    async fn check(&self, _: &PipelineId, _: &[(TableId, Arc<TableSchema>)]) -> Result<SinkCheck> {
         Ok(SinkCheck { target: "values".into(), ..SinkCheck::default() })
     }
 

@@ -64,7 +64,7 @@ pub struct FakeSink(Arc<World>);
 
 #[async_trait]
 impl Sink for FakeSink {
-    async fn check(&self, _: &[(TableId, Arc<TableSchema>)]) -> Result<SinkCheck> {
+    async fn check(&self, _: &PipelineId, _: &[(TableId, Arc<TableSchema>)]) -> Result<SinkCheck> {
         Ok(SinkCheck::default())
     }
     async fn acquire(&self, _: &PipelineId, _: u64) -> Result<()> {

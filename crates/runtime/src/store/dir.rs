@@ -24,6 +24,7 @@ const KEPT: usize = 3;
 const EXTENSION: &str = "ckpt";
 const DAMAGED: &str = "damaged";
 const TEMPORARY: &str = "tmp";
+const IDENTITY: &str = "pipeline.json";
 
 /// Holds the directory's lock for as long as it lives; the system releases it when the process dies in any way.
 pub struct DirStore {
@@ -53,6 +54,17 @@ impl DirStore {
         Ok(Self { content: Arc::new(Content { dir, identity, _lock: lock }) })
     }
 
+    /// Whether the state there could be gone on from, without touching anything.
+    ///
+    /// # Errors
+    /// `Config` when it belongs to another pipeline.
+    pub fn check(dir: &Path, identity: &Identity) -> Result<()> {
+        read_identity(dir).and_then(|found| match found {
+            Some(found) => agrees(dir, &found, identity),
+            None => Ok(()),
+        })
+    }
+
     pub fn path(&self) -> &Path {
         &self.content.dir
     }
@@ -76,8 +88,9 @@ impl CheckpointStore for DirStore {
         self.blocking(|content| {
             let path = content.dir.join("attempt");
             let last = match fs::read_to_string(&path) {
-                Ok(text) => text.trim().parse::<u64>().map_err(|_| {
-                    Error::config("the file holds no attempt number; write the last one into it")
+                // Written as a whole with its line end, so a number without one is half of a number.
+                Ok(text) => text.strip_suffix('\n').unwrap_or("").parse::<u64>().map_err(|_| {
+                    Error::config("the file holds no attempt number in a line of its own; write the last one into it")
                         .with("file", path.display())
                 })?,
                 Err(e) if e.kind() == IoKind::NotFound => 0,
@@ -230,25 +243,31 @@ fn lock(dir: &Path) -> Result<File> {
 }
 
 fn check_identity(dir: &Path, identity: &Identity) -> Result<()> {
-    let path = dir.join("pipeline.json");
+    if let Some(found) = read_identity(dir)? {
+        return agrees(dir, &found, identity);
+    }
+    let text = serde_json::to_vec_pretty(identity)
+        .map_err(|e| Error::bug("could not encode the identity").with_source(e))?;
+    write_durably(&dir.join(IDENTITY), &text)
+}
+
+fn agrees(dir: &Path, found: &Identity, identity: &Identity) -> Result<()> {
+    if found == identity {
+        return Ok(());
+    }
+    Err(foreign(found, identity).with("state.dir", dir.display()))
+}
+
+/// `None` where there is no state yet.
+fn read_identity(dir: &Path) -> Result<Option<Identity>> {
+    let path = dir.join(IDENTITY);
     match fs::read(&path) {
-        Ok(bytes) => {
-            let found: Identity = serde_json::from_slice(&bytes).map_err(|e| {
-                Error::config("the file does not say whose state this is; set another state.dir")
-                    .with("file", path.display())
-                    .with_source(e)
-            })?;
-            if found == *identity {
-                Ok(())
-            } else {
-                Err(foreign(&found, identity).with("state.dir", dir.display()))
-            }
-        }
-        Err(e) if e.kind() == IoKind::NotFound => {
-            let text = serde_json::to_vec_pretty(identity)
-                .map_err(|e| Error::bug("could not encode the identity").with_source(e))?;
-            write_durably(&path, &text)
-        }
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|e| {
+            Error::config("the file does not say whose state this is; set another state.dir")
+                .with("file", path.display())
+                .with_source(e)
+        }),
+        Err(e) if e.kind() == IoKind::NotFound => Ok(None),
         Err(e) => Err(io_error(e, "could not read the state directory", &path)),
     }
 }

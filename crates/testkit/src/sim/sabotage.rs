@@ -41,8 +41,12 @@ pub(super) struct SabotagedSink {
 
 #[async_trait]
 impl Sink for SabotagedSink {
-    async fn check(&self, tables: &[(TableId, Arc<TableSchema>)]) -> Result<SinkCheck> {
-        self.sink.check(tables).await
+    async fn check(
+        &self,
+        pipeline: &PipelineId,
+        tables: &[(TableId, Arc<TableSchema>)],
+    ) -> Result<SinkCheck> {
+        self.sink.check(pipeline, tables).await
     }
 
     async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<()> {

@@ -69,13 +69,6 @@ impl Database {
     pub(crate) fn open(uri: &CatalogUri) -> Result<Self> {
         Ok(match uri {
             CatalogUri::Sqlite(path) => {
-                if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
-                    std::fs::create_dir_all(folder).map_err(|e| {
-                        Error::config("could not create the catalog's folder")
-                            .with("folder", folder.display())
-                            .with_source(e)
-                    })?;
-                }
                 // With a write-ahead log others read while we commit, and a commit costs one sync. FULL, because the
                 // checkpoint forgets files that the catalog says are committed.
                 let options = SqliteConnectOptions::new()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +41,8 @@ pub struct SqlCatalog {
     name: String,
     description: String,
     database: Database,
+    /// Of SQLite. Made at the first write, so that looking leaves nothing behind.
+    file: Option<PathBuf>,
     lake: Lake,
     schema: OnceCell<Layout>,
 }
@@ -75,13 +78,31 @@ impl SqlCatalog {
             name: config.catalog_name().to_string(),
             description: uri.describe(),
             database: Database::open(&uri)?,
+            file: match uri {
+                CatalogUri::Sqlite(path) => Some(path),
+                _ => None,
+            },
             lake,
             schema: OnceCell::new(),
         })
     }
 
+    /// False where there cannot be anything to read yet.
+    fn exists(&self) -> bool {
+        self.file.as_ref().is_none_or(|file| file.exists())
+    }
+
     /// The tables of the catalog, made at first use.
     async fn layout(&self) -> Result<Layout> {
+        if let Some(folder) = self.file.as_ref().and_then(|f| f.parent())
+            && !folder.as_os_str().is_empty()
+        {
+            std::fs::create_dir_all(folder).map_err(|e| {
+                Error::config("could not create the catalog's folder")
+                    .with("folder", folder.display())
+                    .with_source(e)
+            })?;
+        }
         self.schema
             .get_or_try_init(|| self.patiently("open", || self.create_tables()))
             .await
@@ -168,6 +189,9 @@ impl SqlCatalog {
         arguments: &[&str],
         columns: usize,
     ) -> Result<Vec<Vec<Option<String>>>> {
+        if !self.exists() {
+            return Ok(Vec::new());
+        }
         self.layout().await?;
         self.patiently("read", || self.database.rows(sql, arguments, columns)).await
     }
@@ -331,6 +355,9 @@ impl SqlCatalog {
 #[async_trait]
 impl Catalog for SqlCatalog {
     async fn check(&self) -> Result<String> {
+        if !self.exists() {
+            return Ok(format!("{} (does not exist yet)", self.description));
+        }
         self.patiently("answer", || self.database.rows("SELECT 'ok'", &[], 1)).await?;
         Ok(self.description.clone())
     }

@@ -59,6 +59,9 @@ impl LogCore {
         };
         for statement in read(&text, &mode, database)? {
             if let Statement::Dml { table } = &statement {
+                if table.as_ref().is_some_and(|t| self.is_not_followed(t)) {
+                    continue;
+                }
                 if let Err(e) = self.refuse_dml(table.as_ref(), &query.database) {
                     match table {
                         Some(table) => self.leave_out(table, e),
@@ -120,6 +123,11 @@ impl LogCore {
             }
             _ => {}
         }
+    }
+
+    /// True for tables whose changes are passed over here: since they are read anew after this, or left out.
+    fn is_not_followed(&self, table: &TableId) -> bool {
+        self.tables.find(table).is_some_and(|i| !self.tables.slots[i].is_active())
     }
 
     /// A change that was logged as text has no rows to copy.
