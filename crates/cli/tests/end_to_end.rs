@@ -6,6 +6,7 @@ use lakeward_testkit::lakeward::{Lakeward, Pipeline};
 use lakeward_testkit::mariadb;
 use lakeward_testkit::server::Server;
 use lakeward_testkit::sql::Session;
+use serde_json::json;
 
 fn program(server: &Server, name: &str) -> Lakeward {
     let tables = format!("{name}.\\.*");
@@ -49,6 +50,9 @@ fn a_database_is_copied_followed_and_queried() {
     let (code, said) = lakeward.command(&["check", "pipeline.yaml"]).expect("runs");
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("shop.orders") && said.contains("MariaDB"), "{said}");
+    assert!(said.contains("does not exist yet"), "{said}");
+    let left: Vec<_> = std::fs::read_dir(lakeward.folder()).expect("folder").flatten().collect();
+    assert_eq!(left.len(), 1, "looking leaves nothing behind: {left:?}");
     lakeward.start().expect("starts");
     lakeward.wait_streaming().expect("streaming");
     session
@@ -110,6 +114,47 @@ fn a_database_is_copied_followed_and_queried() {
         lakeward.command(&["run", "pipeline.yaml", "--until", "caught-up"]).expect("runs");
     assert_eq!(code, 0, "{said}");
     assert_eq!(query(&lakeward, "csv", "select max(id) as m from orders"), "m\n6000000000\n");
+}
+
+#[test]
+fn check_refuses_what_run_would_refuse() {
+    let Some(server) = mariadb::start_or_skip() else { return };
+    let mut session = database(&server, "shards");
+    session
+        .run_all([
+            "CREATE TABLE o_1(id INT PRIMARY KEY)",
+            "CREATE TABLE o_2(id INT PRIMARY KEY)",
+            "CREATE TABLE alone(id INT PRIMARY KEY)",
+            "INSERT INTO o_1 VALUES (1)",
+            "INSERT INTO o_2 VALUES (1)",
+        ])
+        .expect("setup");
+    let lakeward = program(&server, "shards");
+    let plain = Pipeline::new("shards", &server, r"shards.\.*", lakeward.folder());
+    let check = |pipeline: &Pipeline| {
+        lakeward.configure(pipeline).expect("file");
+        lakeward.command(&["check", "pipeline.yaml"]).expect("runs")
+    };
+    let mut route = json!({ "source-table": r"shards.o_\.*", "sink-table": "lake.orders" });
+    let (code, said) = check(&plain.clone().set("route", "", json!([route])));
+    assert!(code == 1 && said.contains("shard-key"), "{said}");
+    assert!(said.contains("shards.o_1, shards.o_2"), "{said}");
+    route["shard-key"] = "source-table".into();
+    let merged = plain.set("route", "", json!([route]));
+    let (code, said) = check(&merged);
+    assert!(code == 0 && said.contains("lake.orders") && said.contains("goes to"), "{said}");
+    let (code, said) =
+        lakeward.command(&["run", "pipeline.yaml", "--until", "caught-up"]).expect("runs");
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(query(&lakeward, "csv", "select count(*) as n from lake.orders"), "n\n2\n");
+
+    // Another pipeline must neither write into this one's tables nor go on from its state.
+    let state = lakeward.folder().join("another").display().to_string();
+    let other = merged.set("pipeline", "name", "another");
+    let (code, said) = check(&other.clone().set("pipeline", "state.dir", state));
+    assert!(code == 1 && said.contains("rows of another origin (pipeline shards)"), "{said}");
+    let (code, said) = check(&other);
+    assert!(code == 1 && said.contains("state.dir"), "{said}");
 }
 
 #[test]

@@ -63,7 +63,8 @@ impl JobListener for AttemptListener {
             }
             status.rows_committed += epoch.rows;
             for (name, version) in &epoch.tables {
-                let table = table(status, name.clone());
+                // One that has been dropped since is not listed any more.
+                let Some(table) = status.tables.get_mut(name) else { continue };
                 table.version = Some(version.clone());
                 table.committed_ms = Some(now_ms);
             }

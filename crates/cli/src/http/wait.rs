@@ -27,9 +27,9 @@ pub async fn wait(running: &Running, point: Point, timeout: Duration) -> Result<
         }
     };
     match tokio::time::timeout(timeout, reach).await {
-        Ok(Ok(())) => match paused(&running.handle.status()) {
-            Some(why) => Err(NotReached::Ended(why)),
-            None => Ok(()),
+        Ok(Ok(())) => match (point, paused(&running.handle.status())) {
+            (Point::CaughtUp, Some(why)) => Err(NotReached::Ended(why)),
+            _ => Ok(()),
         },
         Ok(Err(e)) => {
             let status = running.handle.status();
@@ -50,12 +50,13 @@ pub async fn wait(running: &Running, point: Point, timeout: Duration) -> Result<
     }
 }
 
-/// Tables that are left out never come to the point.
+/// Tables that are left out never catch up.
 fn paused(status: &JobStatus) -> Option<String> {
     let paused = status.tables.iter().filter(|(_, table)| table.paused.is_some());
     let names: Vec<&str> = paused.map(|(name, _)| name.as_str()).collect();
-    (!names.is_empty())
-        .then(|| format!("all other tables are there, but these are paused: {}", names.join(", ")))
+    (!names.is_empty()).then(|| {
+        format!("all other tables have caught up, but these are paused: {}", names.join(", "))
+    })
 }
 
 async fn caught_up(running: &Running, told: &watch::Sender<Option<Offsets>>) -> Result<()> {
