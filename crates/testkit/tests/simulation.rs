@@ -32,6 +32,25 @@ fn random_statements_arrive() {
     }
 }
 
+/// Names that change hands while DDL of them waits, and a crash in the middle of it.
+#[test]
+fn names_change_hands() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut random = Random::new(3);
+    for seed in 0..30u64 {
+        let scenario = Scenario::random(seed, Mix::NAMES, 8, &[30, 10]);
+        for parallelism in [1, 3] {
+            let mut plain = parallel(scenario.clone(), parallelism);
+            plain.phases[0].pause_ms = if seed % 2 == 0 { 0 } else { 25 };
+            let steps = holds(&plain, scratch.path()).steps();
+            for _ in 0..5 {
+                let step = 1 + random.below(steps);
+                holds(&plain.clone().with_fault(step, Fault::Crash), scratch.path());
+            }
+        }
+    }
+}
+
 #[test]
 fn the_same_seed_takes_the_same_steps() {
     let scratch = tempfile::tempdir().unwrap();

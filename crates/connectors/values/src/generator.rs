@@ -20,6 +20,8 @@ pub struct Mix {
     /// DROP and CREATE of tables.
     pub tables: u64,
     pub renames: u64,
+    /// Names that change hands: swaps of two tables, and names that another table had before.
+    pub swaps: u64,
 }
 
 impl Mix {
@@ -32,12 +34,14 @@ impl Mix {
         truncates: 0,
         tables: 0,
         renames: 0,
+        swaps: 0,
     };
     pub const ALL: Mix = Mix { columns: 8, truncates: 3, tables: 2, renames: 2, ..Mix::ROWS };
+    pub const NAMES: Mix = Mix { swaps: 25, tables: 6, ..Mix::ALL };
 }
 
 impl Mix {
-    fn weights(&self) -> [(Kind, u64); 8] {
+    fn weights(&self) -> [(Kind, u64); 9] {
         [
             (Kind::Insert, self.inserts),
             (Kind::Update, self.updates),
@@ -47,6 +51,7 @@ impl Mix {
             (Kind::Truncate, self.truncates),
             (Kind::Table, self.tables),
             (Kind::Rename, self.renames),
+            (Kind::Swap, self.swaps),
         ]
     }
 }
@@ -61,6 +66,7 @@ enum Kind {
     Truncate,
     Table,
     Rename,
+    Swap,
 }
 
 pub struct Generator {
@@ -132,7 +138,26 @@ impl Generator {
             }
             (Kind::Table, _) => self.create(),
             (Kind::Rename, _) => format!("rename table {id} to t{}", self.fresh()),
+            (Kind::Swap, _) => self.swap(&id, &tables),
             _ => self.insert(&id, &schema),
+        }
+    }
+
+    fn swap(&mut self, id: &TableId, tables: &[(TableId, Arc<TableSchema>)]) -> String {
+        let is_taken = |name: &str| tables.iter().any(|(t, _)| *t.name == *name);
+        let free: Vec<&str> = ["p", "q", "r"].into_iter().filter(|name| !is_taken(name)).collect();
+        let others: Vec<&TableId> = tables.iter().map(|(t, _)| t).filter(|t| *t != id).collect();
+        let (free, other) = (self.random.pick(&free).copied(), self.random.pick(&others).copied());
+        match (self.random.below(3), free, other) {
+            (0, Some(free), _) => format!("rename table {id} to {free}"),
+            (1, Some(free), _) => self.create_as(free),
+            (_, _, Some(other)) => {
+                let between = format!("t{}", self.fresh());
+                format!(
+                    "rename table {id} to {between}; rename table {other} to {id}; rename table {between} to {other}"
+                )
+            }
+            _ => format!("rename table {id} to t{}", self.fresh()),
         }
     }
 
