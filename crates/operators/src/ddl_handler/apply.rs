@@ -35,7 +35,7 @@ impl StreamDdlHandler {
         let decision = match self.policy.decide(&event, table.projection.as_ref()) {
             Ok(decision) => decision,
             Err(error) => {
-                self.fail(&id, error, out)?;
+                self.refuse(&event, error, out)?;
                 return self.release(&id, rest, out).await;
             }
         };
@@ -200,7 +200,7 @@ impl StreamDdlHandler {
                     sink = ignore.decide(&event, before.as_ref())?.sink;
                 }
                 Err(error) if error.kind().is_of_table() => {
-                    self.fail(&id, error, out)?;
+                    self.refuse(&event, error, out)?;
                     return self.release(&id, Some(behind), out).await;
                 }
                 Err(error) => return Err(error.with("table", &id)),
@@ -221,6 +221,16 @@ impl StreamDdlHandler {
         }
         out.emit(Target::All, StreamRecord::Schema(applied));
         self.release(&id, Some(behind), out).await
+    }
+
+    /// The event's table is left out: under its new name as well, where rows would come to another table or to none.
+    fn refuse(&mut self, event: &SchemaEvent, error: Error, out: &mut Collector) -> Result<()> {
+        let (kind, text) = (error.kind(), error.to_string());
+        self.fail(&event.table, error, out)?;
+        match renamed_to(event) {
+            Some(to) => self.fail(to, Error::new(kind, text), out),
+            None => Ok(()),
+        }
     }
 
     /// Begins to let go what is held, up to the next DDL that has to wait.

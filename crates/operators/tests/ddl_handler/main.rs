@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 
 use arrow_array::Int32Array;
 use lakeward_core::*;
+use lakeward_operators::ddl_handler::StreamDdlHandler;
+use lakeward_operators::{SchemaChangeBehavior, SchemaPolicy, TableErrorPolicy};
 use scene::*;
 
 #[tokio::test]
@@ -149,6 +151,34 @@ async fn a_long_queue_is_let_go_in_parts_and_nothing_of_it_is_overtaken() {
     }
     assert_eq!(parts, (0..BATCHES).collect::<Vec<_>>());
     assert!(!h.holds());
+}
+
+/// The rows that come under the new name belong to no table of the sink, or to another one.
+#[tokio::test]
+async fn a_rename_that_is_refused_leaves_both_names_out() {
+    let world = Arc::new(World::default());
+    let policy =
+        SchemaPolicy { behavior: SchemaChangeBehavior::Exception, ..SchemaPolicy::default() };
+    let sink = Arc::new(FakeSink(world.clone()));
+    let context = context(&world, 1, 1);
+    let mut h = StreamDdlHandler::new(context, sink, policy, TableErrorPolicy::Pause);
+    let mut out = Collector::default();
+    h.open(None, &mut out).await.unwrap();
+    let to = TableId::new("d", "u");
+    for record in [
+        ddl("t", 1, SchemaChange::CreateTable),
+        rows("t", 0..1),
+        ddl("t", 5, SchemaChange::RenameTable { to }),
+        rows("u", 0..2),
+        rows("t", 0..3),
+    ] {
+        h.process(record, &mut out).await.unwrap();
+    }
+    let said = said(&mut out);
+    assert_eq!(said[..2], ["ddl 1 of t", "1 rows of t"]);
+    assert!(said[2].contains("Failure") && said[2].contains("\"t\""), "{said:?}");
+    assert!(said[3].contains("Failure") && said[3].contains("\"u\""), "{said:?}");
+    assert_eq!(said.len(), 4, "{said:?}");
 }
 
 /// A table is swapped for another one twice, as tools do that change schemas: names move on while DDL of them waits.

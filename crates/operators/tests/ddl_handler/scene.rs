@@ -60,7 +60,7 @@ impl JobListener for World {
     fn schema_changed(&self, _: &TableId, _: &str) {}
 }
 
-pub struct FakeSink(Arc<World>);
+pub struct FakeSink(pub Arc<World>);
 
 #[async_trait]
 impl Sink for FakeSink {
