@@ -188,6 +188,14 @@ impl KafkaConfig {
         crate::client::Client::without_effect(self)
     }
 
+    /// How decimals stand in texts. Only Debezium packs them: elsewhere `1234` is never base64.
+    pub fn decimals(&self) -> DecimalEncoding {
+        match self.format {
+            Format::DebeziumJson => self.decimal_encoding,
+            Format::CanalJson | Format::MaxwellJson | Format::OggJson => DecimalEncoding::Text,
+        }
+    }
+
     /// Seconds that MySQL TIMESTAMP texts are ahead of UTC.
     pub fn offset_secs(&self) -> Result<i32> {
         let zone = self.server_time_zone.trim();

@@ -13,6 +13,7 @@ use crate::declared::DeclaredCache;
 use crate::format::{self, Change, Ddl, Message, Op, Reason, Rows};
 use crate::json::Object;
 use crate::partition::{Chunk, RecordEntry};
+use crate::reader::Watermark;
 use crate::row::{RowSettings, RowsBuilder, Trouble, project};
 use crate::selector::TableRules;
 use crate::shape::{Order, Shape, Shapes};
@@ -25,6 +26,9 @@ pub struct DecodeSettings {
     pub rows: RowSettings,
     pub bad_records: BadRecords,
 }
+
+/// What a capture system sent to other partitions before a record may arrive this much after it.
+pub const GRACE_MS: i64 = 1_000;
 
 /// One run to decode.
 pub struct Job {
@@ -42,6 +46,8 @@ pub struct Job {
     pub floors: Arc<HashMap<TableId, i64>>,
     /// The record at `from` was found to be bad when the tables were asked to take it.
     pub refused: Option<Reason>,
+    /// Rows behind it wait.
+    pub watermark: Watermark,
 }
 
 /// Why decoding stopped before the end of a run.
@@ -49,9 +55,12 @@ pub struct Job {
 pub enum Stop {
     /// The record's table must be made or changed first.
     Evolve,
-    Ddl(Vec<Ddl>, Order),
+    /// With the time from which on the end of another partition says that nothing earlier will come of it.
+    Ddl(Vec<Ddl>, Order, i64),
     /// The record's table waits for a DDL that comes first.
     Held(Order),
+    /// Statements in other partitions may come first. With the time by which the record was there.
+    Ahead(Order, i64),
     Bad(Reason),
 }
 
@@ -176,7 +185,8 @@ impl Run<'_> {
                 });
                 let Some(first) = all.first() else { return Ok(Outcome::Marker) };
                 let order = order_of(first.commit_ms, record);
-                return Ok(Outcome::Stop(Stop::Ddl(all, order)));
+                let known_ms = (chunk.there_ms(record) + GRACE_MS).max(chunk.arrived_ms);
+                return Ok(Outcome::Stop(Stop::Ddl(all, order, known_ms)));
             }
             Message::Rows(rows) => rows,
         };
@@ -184,6 +194,10 @@ impl Run<'_> {
         let shapes = &self.job.shapes;
         if shapes.hold(&rows.namespace, &rows.table).is_some_and(|hold| order > hold) {
             return Ok(Outcome::Stop(Stop::Held(order)));
+        }
+        let there_ms = chunk.there_ms(record);
+        if self.job.watermark.is_before(order, there_ms) {
+            return Ok(Outcome::Stop(Stop::Ahead(order, there_ms)));
         }
         let at = match self.builder_of(&rows, record) {
             Found::Builder(at) => at,

@@ -10,6 +10,7 @@ use crate::decode::{DecodeSettings, order_of};
 use crate::format::{self, DdlChange, Message, Rows};
 use crate::json::{self, Object};
 use crate::partition::Chunk;
+use crate::reader::Watermark;
 use crate::shape::{Order, Origin, Past, Shape, ShapeState, Shapes};
 use crate::types::{self, infer};
 
@@ -39,13 +40,14 @@ pub struct Ask {
 pub struct Survey(HashMap<TableId, Ask>);
 
 impl Survey {
-    /// Looks at a run of records up to the first DDL.
+    /// Looks at a run of records up to the first DDL, and to the first row that must wait for one.
     pub fn of_chunk(
         &mut self,
         chunk: &Chunk,
         from: usize,
         shapes: &Shapes,
         settings: &DecodeSettings,
+        watermark: Watermark,
         cache: &mut DeclaredCache,
     ) -> bool {
         for record in &chunk.records[from..] {
@@ -53,7 +55,10 @@ impl Survey {
             match format::read(settings.format, key, value, cache) {
                 Ok(Message::Rows(rows)) => {
                     let order = order_of(rows.commit_ms, record);
-                    if shapes.hold(&rows.namespace, &rows.table).is_some_and(|hold| order > hold) {
+                    let held = shapes.hold(&rows.namespace, &rows.table);
+                    if held.is_some_and(|hold| order > hold)
+                        || watermark.is_before(order, chunk.there_ms(record))
+                    {
                         return false;
                     }
                     self.rows(&rows, order, shapes, settings);
@@ -183,7 +188,7 @@ impl Ask {
         if let Some(known) = self.index.get(name) {
             let column = &mut self.columns[*known];
             match (column.origin, origin) {
-                (Origin::Option, _) | (Origin::Message, Origin::Inferred) => {}
+                (Origin::Option | Origin::Statement, _) | (Origin::Message, Origin::Inferred) => {}
                 _ => {
                     column.data_type = types::join(column.data_type, data_type);
                     column.nullable |= nullable;
@@ -335,7 +340,7 @@ pub fn of_ddl(
             .iter()
             .map(|c| {
                 let own = rules.type_of(table, &c.name);
-                let origin = if own.is_some() { Origin::Option } else { Origin::Message };
+                let origin = if own.is_some() { Origin::Option } else { Origin::Statement };
                 let data_type = own.unwrap_or(c.data_type);
                 Wanted { name: c.name.clone(), data_type, nullable: c.nullable, origin }
             })

@@ -17,6 +17,8 @@ pub struct RecordEntry {
 pub struct Chunk {
     /// The partition's number among those that the reader owns.
     pub slot: usize,
+    /// When the reader took it, in milliseconds since the epoch.
+    pub arrived_ms: i64,
     bytes: Vec<u8>,
     pub records: Vec<RecordEntry>,
 }
@@ -48,6 +50,15 @@ impl Chunk {
 
     pub fn value(&self, record: &RecordEntry) -> Option<&[u8]> {
         record.value.as_ref().map(|r| &self.bytes[r.start as usize..r.end as usize])
+    }
+
+    /// When the record was there at the latest. Its own time may be that of a clock that is wrong.
+    pub fn there_ms(&self, record: &RecordEntry) -> i64 {
+        if record.timestamp_ms > 0 {
+            record.timestamp_ms.min(self.arrived_ms)
+        } else {
+            self.arrived_ms
+        }
     }
 
     /// What it holds in memory.

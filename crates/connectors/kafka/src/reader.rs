@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use crate::client::{Client, ClientConsumer, list};
 use crate::declared::DeclaredCache;
-use crate::decode::{DecodeSettings, Decoded, decode};
+use crate::decode::{DecodeSettings, Decoded, Stop, decode};
 use crate::fetch::{Fetched, Fetcher};
 use crate::metrics::SourceMetrics;
 use crate::offset::TopicPartition;
@@ -29,10 +29,12 @@ use crate::state::{Decision, PartitionState, ReaderState, STATE_VERSION};
 mod slot;
 mod steps;
 mod upkeep;
+mod watermark;
 
 use slot::Slot;
 use steps::Barrier;
 use upkeep::Look;
+pub use watermark::Watermark;
 
 /// The longest that [`SourceReader::next`] waits.
 const WAIT: Duration = Duration::from_millis(30);
@@ -84,13 +86,14 @@ pub struct KafkaReader {
     to_commit: VecDeque<(CheckpointId, Vec<(TopicPartition, i64)>)>,
     look: Option<Look>,
     look_ms: i64,
-    /// Number of the last look.
-    question: u64,
     discovered_ms: i64,
     failed_looks: u32,
     missed_looks: u32,
     progress_ms: i64,
     disconnected_ms: Option<i64>,
+    started_ms: i64,
+    /// It is known of every partition whether it begins with statements.
+    acquainted: bool,
 }
 
 /// What a wait brought.
@@ -141,15 +144,20 @@ impl KafkaReader {
             to_commit: VecDeque::new(),
             look: None,
             look_ms: 0,
-            question: 0,
             discovered_ms: now_ms,
             failed_looks: 0,
             missed_looks: 0,
             progress_ms: now_ms,
             disconnected_ms: None,
+            started_ms: now_ms,
+            acquainted: false,
         };
+        let statements: Vec<bool> = state.partitions.iter().map(|p| p.has_statements).collect();
         let partitions = state.partitions.into_iter().map(|p| (p.partition, p.offset)).collect();
         reader.add_partitions(partitions)?;
+        for (slot, has_statements) in reader.slots.iter_mut().zip(statements) {
+            slot.has_statements = has_statements;
+        }
         reader.metrics.connected.set(1);
         Ok(reader)
     }
@@ -169,12 +177,17 @@ impl KafkaReader {
         if self.ready {
             self.take_steps();
         }
+        self.release();
         self.decide()?;
+        if !self.is_acquainted() {
+            return Ok(());
+        }
         for at in 0..self.slots.len() {
             if self.jobs.len() >= self.workers {
                 break;
             }
-            if let Some(job) = self.slots[at].job(&self.shapes, &self.settings) {
+            let watermark = self.watermark(at);
+            if let Some(job) = self.slots[at].job(&self.shapes, &self.settings, watermark) {
                 self.jobs.spawn_blocking(move || (at, decode(job)));
             }
         }
@@ -228,14 +241,16 @@ impl KafkaReader {
                 self.metrics.connected.set(0);
                 Ok(())
             }
-            Arrival::Fetched(Some(Fetched::Chunk(chunk))) => {
+            Arrival::Fetched(Some(Fetched::Chunk(mut chunk))) => {
+                chunk.arrived_ms = self.clock.now_ms();
+                self.get_acquainted(&chunk);
                 if self.disconnected_ms.take().is_some() {
                     tracing::info!("the brokers answer again");
                 }
                 self.metrics.connected.set(1);
                 self.metrics.bytes_read.add(chunk.payload_bytes() as u64);
                 let slot = &mut self.slots[chunk.slot];
-                slot.heard_ms = self.clock.now_ms();
+                slot.heard_ms = chunk.arrived_ms;
                 slot.chunks.push_back(Arc::new(chunk));
                 Ok(())
             }
@@ -254,6 +269,7 @@ impl KafkaReader {
             return Ok(());
         }
         slot.advance(decoded.until);
+        slot.has_statements |= matches!(decoded.stop, Some(Stop::Ddl(..)));
         slot.stop = decoded.stop;
         slot.order = slot.order.max(decoded.order);
         self.commit_ms = self.commit_ms.max(decoded.commit_ms);
@@ -305,13 +321,17 @@ impl SourceReader for KafkaReader {
     async fn snapshot_state(&mut self, checkpoint: CheckpointId) -> Result<State> {
         let offsets: Vec<(TopicPartition, i64)> =
             self.slots.iter().map(|s| (s.id.clone(), s.position)).collect();
-        let partition = |(partition, offset)| PartitionState { partition, offset };
+        let partition = |slot: &Slot| PartitionState {
+            partition: slot.id.clone(),
+            offset: slot.position,
+            has_statements: slot.has_statements,
+        };
         let mut tables: Vec<_> = self.shapes.tables.values().map(|shape| shape.state()).collect();
         tables.sort_by(|a, b| a.table.cmp(&b.table));
         let state = ReaderState {
             last_step: self.last_step,
             topics: self.topics.clone(),
-            partitions: offsets.iter().cloned().map(partition).collect(),
+            partitions: self.slots.iter().map(partition).collect(),
             tables,
             decided: self.decided.clone(),
             statements: self.statements.iter().copied().collect(),

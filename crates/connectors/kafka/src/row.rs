@@ -98,7 +98,8 @@ fn value<'a>(
     let mut encoding = Encoding::Plain;
     if let Some(declared) = declared.and_then(|d| d.find(&column.name, at)) {
         encoding = declared.encoding;
-        if origin != Origin::Option && !fits(&declared.data_type, &column.data_type) {
+        let is_fixed = matches!(origin, Origin::Option | Origin::Statement);
+        if !is_fixed && !fits(&declared.data_type, &column.data_type) {
             return Err(Trouble::Evolve);
         }
     }

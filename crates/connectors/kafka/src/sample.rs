@@ -12,6 +12,7 @@ use crate::declared::DeclaredCache;
 use crate::decode::DecodeSettings;
 use crate::evolve::Survey;
 use crate::partition::Chunk;
+use crate::reader::Watermark;
 use crate::shape::{ShapeState, Shapes};
 
 const RECORDS: usize = 2_000;
@@ -59,7 +60,7 @@ pub fn look(
     let mut survey = Survey::default();
     let mut cache = DeclaredCache::default();
     for chunk in chunks.values() {
-        survey.of_chunk(chunk, 0, &Shapes::default(), settings, &mut cache);
+        survey.of_chunk(chunk, 0, &Shapes::default(), settings, Watermark::MAX, &mut cache);
     }
     let tables = survey.plans().into_iter().filter_map(|plan| plan.after).collect();
     let topics: std::collections::BTreeSet<_> = partitions.iter().map(|p| &p.topic).collect();

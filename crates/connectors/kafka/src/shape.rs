@@ -15,6 +15,9 @@ pub enum Origin {
     Inferred,
     /// From what messages declare: another declaration may widen it, a value that does not fit is a bad one.
     Message,
+    /// From a DDL message, which knows the type as it was declared: schemas of messages, which are less exact, do not
+    /// change it, and a value that does not fit is a bad one.
+    Statement,
     /// From the pipeline file: it stays.
     Option,
 }
@@ -108,6 +111,8 @@ pub struct Order {
 impl Order {
     /// Before every change.
     pub const FIRST: Order = Order { commit_ms: i64::MIN, record_ms: i64::MIN };
+    /// Behind every change.
+    pub const LAST: Order = Order { commit_ms: i64::MAX, record_ms: i64::MAX };
 }
 
 /// All tables, and the DDL that some of them wait for.

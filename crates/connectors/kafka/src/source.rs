@@ -38,7 +38,7 @@ impl KafkaSource {
         let client = Client::new(&config)?;
         let dialect = Dialect {
             latin1_bytes: config.format == Format::CanalJson,
-            decimals: config.decimal_encoding,
+            decimals: config.decimals(),
             offset_secs: config.offset_secs()?,
         };
         let placeholders = match config.format {
@@ -65,7 +65,8 @@ impl KafkaSource {
     ) -> Result<ReaderState> {
         let (client, config) = (self.client.clone(), self.config.clone());
         let starts = blocking(move || startup::fresh(&client, &client.prober()?, &config)).await?;
-        let partition = |(partition, offset)| PartitionState { partition, offset };
+        let partition =
+            |(partition, offset)| PartitionState { partition, offset, has_statements: false };
         Ok(ReaderState {
             last_step,
             topics,

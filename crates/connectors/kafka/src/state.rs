@@ -38,6 +38,9 @@ pub struct PartitionState {
     pub partition: TopicPartition,
     /// The first record that was not emitted.
     pub offset: i64,
+    /// It has had DDL.
+    #[serde(default)]
+    pub has_statements: bool,
 }
 
 /// A step of a table that records or a DDL ask for. It is stored by a checkpoint before anyone acts on it, so that every

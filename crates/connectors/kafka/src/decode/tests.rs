@@ -5,7 +5,7 @@ use lakeward_core::DataType;
 
 use super::*;
 use crate::cell::Dialect;
-use crate::config::{DecimalEncoding, KafkaConfig};
+use crate::config::KafkaConfig;
 use crate::evolve::Survey;
 
 const LOST: &str = "__debezium_unavailable_value";
@@ -16,7 +16,7 @@ fn settings(format: &str, policy: BadRecordPolicy) -> Arc<DecodeSettings> {
         "primary-keys": r"k.\.*:id", "tables.exclude": r"d.hidden",
     }))
     .unwrap();
-    let decimals = DecimalEncoding::Auto;
+    let decimals = config.decimals();
     let latin1_bytes = config.format == Format::CanalJson;
     let dialect = Dialect { latin1_bytes, decimals, offset_secs: 0 };
     let rows = RowSettings { dialect, placeholders: vec![format!("\"{LOST}\"").into()] };
@@ -57,6 +57,7 @@ impl Bench {
             partition: 2,
             floors: Arc::default(),
             refused: None,
+            watermark: Watermark::MAX,
         })
         .unwrap()
     }
@@ -64,7 +65,8 @@ impl Bench {
     fn evolve(&mut self, chunk: &Chunk, from: usize) -> usize {
         let mut survey = Survey::default();
         let mut cache = DeclaredCache::default();
-        survey.of_chunk(chunk, from, &self.shapes, &self.settings, &mut cache);
+        let everything = Watermark::MAX;
+        survey.of_chunk(chunk, from, &self.shapes, &self.settings, everything, &mut cache);
         let plans = survey.plans();
         for plan in &plans {
             let shape = Shape::new(plan.after.clone().unwrap());
@@ -259,4 +261,46 @@ fn tables_that_are_not_wanted_are_passed_over() {
     let hidden = debezium("c", "null", r#"{"id":"1"}"#).replace("\"t\"", "\"hidden\"");
     let decoded = bench.decode(&Bench::chunk(&[(None, Some(&hidden))]), 0);
     assert_eq!((decoded.until, decoded.markers, decoded.rows.len()), (1, 1, 0));
+}
+
+/// A text of digits whose length is a multiple of four is base64 as well.
+#[test]
+fn digits_of_canal_are_no_base64() {
+    let mut bench = Bench::new("canal-json");
+    let record = r#"{"type":"INSERT","database":"d","table":"t","es":1,"pkNames":["id"],
+        "mysqlType":{"id":"bigint(20) unsigned","n":"decimal(12,0)"},
+        "data":[{"id":"18446744073709551615","n":"1234"}]}"#;
+    let rows = bench.rows("t", &[(None, Some(record))]);
+    assert_eq!(rows, ["+I 18446744073709551615 1234"]);
+}
+
+/// What a statement says of a column is more exact than the schemas of messages.
+#[test]
+fn schemas_of_messages_do_not_widen_what_a_statement_declares() {
+    let mut bench = Bench::new("debezium-json");
+    let ddl = r#"{"source":{"connector":"mysql","db":"d","ts_ms":1},"databaseName":"d","ddl":"CREATE TABLE t","tableChanges":
+        [{"type":"CREATE","id":"\"d\".\"t\"","table":{"primaryKeyColumnNames":["id"],"columns":[
+        {"name":"id","typeName":"VARCHAR","length":9,"optional":false},{"name":"at","typeName":"DATETIME","optional":true},
+        {"name":"t","typeName":"TIME","optional":true}]}}]}"#;
+    let statement = Bench::chunk(&[(None, Some(ddl))]);
+    let Some(Stop::Ddl(all, order, _)) = bench.decode(&statement, 0).stop else {
+        panic!("no statement")
+    };
+    let plan = crate::evolve::of_ddl(None, &all[0].table, &all[0].change, order, &bench.settings);
+    let shape = Shape::new(plan.unwrap().after.unwrap());
+    bench.shapes.tables.insert(shape.table.clone(), Arc::new(shape));
+    let schema = r#"{"type":"struct","fields":[{"field":"after","type":"struct","fields":[
+        {"field":"id","type":"string","optional":false},
+        {"field":"at","type":"int64","name":"io.debezium.time.Timestamp","optional":true},
+        {"field":"t","type":"int64","name":"io.debezium.time.MicroTime","optional":true}]}]}"#;
+    let source = r#"{"db":"d","table":"t","ts_ms":2}"#;
+    let with = format!(
+        r#"{{"schema":{schema},"payload":{{"op":"c","after":{{"id":"a","at":1000,"t":5}},"source":{source}}}}}"#
+    );
+    // MySQL's times of day are microseconds whatever their precision.
+    let without = format!(r#"{{"op":"c","after":{{"id":"b","at":2000,"t":7}},"source":{source}}}"#);
+    let rows = bench.rows("t", &[(None, Some(&with)), (None, Some(&without))]);
+    assert_eq!(bench.type_of("t", "id"), DataType::Varchar { length: 9 });
+    assert_eq!(bench.type_of("t", "at"), DataType::Timestamp { precision: 0 });
+    assert_eq!(rows, ["+I a 1970-01-01T00:00:01 5", "+I b 1970-01-01T00:00:02 7"]);
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lakeward_core::TableId;
+use lakeward_core::{DataType, TableId};
 
 use super::statement::{self, Effect};
 use super::{Change, Ddl, DdlChange, Message, Op, Reason, Rows};
@@ -132,7 +132,8 @@ fn schema_change<'a>(
         let Some(shape) = change.object("table") else { continue };
         let key = shape.texts("primaryKeyColumnNames").unwrap_or_default();
         let key = key.iter().map(|name| Arc::from(name.as_ref())).collect();
-        let declared = columns_of(&shape)?;
+        let connector = source.text("connector").unwrap_or_default();
+        let declared = columns_of(&shape, &connector)?;
         push(table, DdlChange::Columns { declared, key: Some(key) });
     }
     if all.is_empty() {
@@ -161,7 +162,9 @@ fn table_of(id: &str, namespace: &str) -> TableId {
     TableId::new(namespace, name)
 }
 
-fn columns_of(shape: &Object<'_>) -> Result<Declared, Reason> {
+fn columns_of(shape: &Object<'_>, connector: &str) -> Result<Declared, Reason> {
+    // MySQL's times of day are microseconds, whatever their own precision.
+    let micros = matches!(connector, "mysql" | "mariadb");
     let columns = shape.list("columns").ok_or("a table change has no columns")?;
     let column = |raw: &&serde_json::value::RawValue| {
         let column = Object::parse(raw.get())?;
@@ -178,7 +181,10 @@ fn columns_of(shape: &Object<'_>) -> Result<Declared, Reason> {
         let data_type = database_type(&spelled).or_else(|| database_type(&type_name));
         Some(DeclaredColumn {
             name: name.as_ref().into(),
-            data_type: data_type.or_else(by_code).unwrap_or(lakeward_core::DataType::String),
+            data_type: match data_type.or_else(by_code) {
+                Some(DataType::Time { .. }) if micros => DataType::Time { precision: 6 },
+                found => found.unwrap_or(DataType::String),
+            },
             nullable: column.is_true("optional"),
             encoding: Encoding::Plain,
         })

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use hashbrown::HashMap;
 use lakeward_core::{Error, Result, TableId};
 
+use super::watermark::Watermark;
 use crate::declared::DeclaredCache;
 use crate::decode::{DecodeSettings, Job, Stop};
 use crate::fetch::Backlog;
@@ -36,10 +37,16 @@ pub struct Slot {
     pub backlog: Arc<Backlog>,
     /// The last change's place in the source's order.
     pub order: Option<Order>,
-    /// Where the partition ended when it was asked last, with the number of that question.
-    pub end: Option<(i64, u64)>,
+    /// Where the partition ended when it was asked last.
+    pub end: Option<i64>,
+    /// When that question was asked.
+    pub asked_ms: i64,
     pub probed_ms: i64,
     pub heard_ms: i64,
+    /// It has had DDL: see [`super::watermark`].
+    pub has_statements: bool,
+    /// Records of it have arrived.
+    pub has_arrived: bool,
 }
 
 impl Slot {
@@ -59,8 +66,11 @@ impl Slot {
             backlog: Arc::default(),
             order: None,
             end: None,
+            asked_ms: 0,
             probed_ms: 0,
             heard_ms: now_ms,
+            has_statements: false,
+            has_arrived: false,
         }
     }
 
@@ -70,7 +80,12 @@ impl Slot {
     }
 
     /// Work for a worker, if there is some and nothing is in the way.
-    pub fn job(&mut self, shapes: &Arc<Shapes>, settings: &Arc<DecodeSettings>) -> Option<Job> {
+    pub fn job(
+        &mut self,
+        shapes: &Arc<Shapes>,
+        settings: &Arc<DecodeSettings>,
+        watermark: Watermark,
+    ) -> Option<Job> {
         if self.busy || self.stop.is_some() {
             return None;
         }
@@ -87,6 +102,7 @@ impl Slot {
             partition: self.id.partition,
             floors: self.floors.clone(),
             refused: self.refused.clone(),
+            watermark,
         })
     }
 
@@ -109,7 +125,9 @@ impl Slot {
 
     /// The record that stopped decoding is done without a row.
     pub fn pass_record(&mut self) {
-        self.stop = None;
+        if let Some(Stop::Ddl(_, order, _)) = self.stop.take() {
+            self.order = self.order.max(Some(order));
+        }
         self.advance(self.at + 1);
     }
 
@@ -129,18 +147,16 @@ impl Slot {
     }
 
     /// True once the partition is known to have nothing before a change at `order`: it has shown a later one, or waits
-    /// with one, or has nothing left of what it had when it was asked after question `since`.
-    pub fn has_passed(&self, order: Order, since: u64) -> bool {
+    /// with one, or had nothing left when it was asked at `known_ms` or later.
+    pub fn has_passed(&self, order: Order, known_ms: i64) -> bool {
         match &self.stop {
-            Some(Stop::Ddl(_, own)) => return *own >= order,
-            Some(Stop::Held(own)) => return *own > order,
+            Some(Stop::Ddl(_, own, _)) => return *own >= order,
+            Some(Stop::Held(own) | Stop::Ahead(own, _)) => return *own > order,
             Some(Stop::Evolve | Stop::Bad(_)) => return false,
             None => {}
         }
         let is_later = self.order.is_some_and(|own| own > order);
-        let is_done = self.is_idle()
-            && self.end.is_some_and(|(end, question)| question > since && self.position >= end);
-        is_later || is_done
+        is_later || (self.has_ended() && self.asked_ms >= known_ms)
     }
 }
 

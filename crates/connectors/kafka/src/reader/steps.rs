@@ -17,16 +17,9 @@ use crate::state::Decision;
 /// Statements that are remembered. Copies of one arrive close together.
 const STATEMENTS: usize = 256;
 
-/// What the capture system sent to other partitions before a statement may arrive this much after it: only then does the
-/// end of a partition say that nothing more will come.
-const GRACE_MS: i64 = 1_000;
-
 /// A DDL that waits until every partition has passed it.
 pub struct Barrier {
-    pub statement: u64,
-    /// Questions for the ends of partitions count from here.
-    pub since: u64,
-    met_ms: i64,
+    statement: u64,
 }
 
 /// The same statement in another partition has the same number. FNV-1a, the same in every process.
@@ -75,16 +68,20 @@ impl KafkaReader {
     /// Looks at all that has arrived, so that what is there takes one step and not many.
     fn decide_evolution(&mut self) {
         let mut survey = Survey::default();
-        for slot in &self.slots {
+        let mut cache = std::mem::take(&mut self.survey_cache);
+        for (at, slot) in self.slots.iter().enumerate() {
+            let watermark = self.watermark(at);
             let mut from = slot.at;
             for chunk in &slot.chunks {
-                let cache = &mut self.survey_cache;
-                if !survey.of_chunk(chunk, from, &self.shapes, &self.settings, cache) {
+                let (shapes, settings) = (&self.shapes, &self.settings);
+                let cache = &mut cache;
+                if !survey.of_chunk(chunk, from, shapes, settings, watermark, cache) {
                     break;
                 }
                 from = 0;
             }
         }
+        self.survey_cache = cache;
         let plans = survey.plans();
         if plans.is_empty() {
             // The tables are as wide as they get: the record itself is at fault.
@@ -105,25 +102,24 @@ impl KafkaReader {
 
     /// The earliest DDL that a partition stands at; the others go on until they have passed it.
     fn decide_ddl(&mut self) -> Result<()> {
-        let now_ms = self.clock.now_ms();
-        let mut first: Option<(u64, Order, Vec<Ddl>)> = None;
+        let mut first: Option<(u64, Order, i64, Vec<Ddl>)> = None;
         for at in 0..self.slots.len() {
-            let Some(Stop::Ddl(all, order)) = &self.slots[at].stop else { continue };
+            let Some(Stop::Ddl(all, order, known_ms)) = &self.slots[at].stop else { continue };
             let number = number_of(all);
             if self.statements.contains(&number) {
                 self.slots[at].pass_record();
                 continue;
             }
-            if first.as_ref().is_none_or(|(_, known, _)| order < known) {
-                first = Some((number, *order, all.clone()));
+            if first.as_ref().is_none_or(|(_, known, ..)| order < known) {
+                first = Some((number, *order, *known_ms, all.clone()));
             }
         }
-        let Some((statement, order, all)) = first else {
+        let Some((statement, order, known_ms, all)) = first else {
             self.barrier = None;
             return Ok(());
         };
         if self.barrier.as_ref().is_none_or(|b| b.statement != statement) {
-            self.barrier = Some(Barrier { statement, since: self.question, met_ms: now_ms });
+            self.barrier = Some(Barrier { statement });
             let mut shapes = (*self.shapes).clone();
             shapes.holds.clear();
             for ddl in &all {
@@ -134,15 +130,8 @@ impl KafkaReader {
             }
             self.shapes = Arc::new(shapes);
         }
-        let mut since = 0;
-        if let Some(barrier) = &mut self.barrier {
-            if now_ms - barrier.met_ms < GRACE_MS {
-                barrier.since = self.question;
-            }
-            since = barrier.since;
-        }
         // What a worker still makes of rows that began before the hold is thrown away: see `is_current`.
-        if !self.slots.iter().all(|slot| slot.has_passed(order, since)) {
+        if !self.slots.iter().all(|slot| slot.has_passed(order, known_ms)) {
             return Ok(());
         }
         self.statements.push_back(statement);

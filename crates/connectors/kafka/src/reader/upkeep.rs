@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use super::KafkaReader;
 use super::slot::{Slot, ordinal};
 use crate::client::ClientConsumer;
+use crate::decode::Stop;
 use crate::fetch::Assignment;
 use crate::offset::{TopicPartition, encode};
 use crate::probe::{self, Probed, Question};
@@ -30,8 +31,8 @@ const PATIENCE: u32 = 3;
 pub struct Look {
     pub task: JoinHandle<(ClientConsumer, Result<Probed>)>,
     asked: BTreeMap<TopicPartition, i64>,
-    question: u64,
     discovers: bool,
+    started_ms: i64,
 }
 
 impl KafkaReader {
@@ -72,15 +73,20 @@ impl KafkaReader {
         }
         let interval_ms = self.discovery_interval.as_millis() as i64;
         let discovers = now_ms - self.discovered_ms >= interval_ms;
-        let waits = self.barrier.is_some();
+        let is_ahead = |slot: &Slot| matches!(slot.stop, Some(Stop::Ahead(..)));
+        let (waits, ahead) = (self.barrier.is_some(), self.slots.iter().any(is_ahead));
         let wants = |slot: &&mut Slot| {
             let since_heard = now_ms - slot.heard_ms;
             let since_probed = now_ms - slot.probed_ms;
             let is_new = slot.probed_ms <= slot.heard_ms && since_heard >= LOOK_MS;
-            slot.is_idle() && (is_new || since_probed >= QUIET_MS || waits)
+            let is_awaited = waits || (ahead && slot.has_statements);
+            slot.is_idle() && (is_new || since_probed >= QUIET_MS || is_awaited)
         };
+        let mut wanted: Vec<&mut Slot> = self.slots.iter_mut().filter(wants).collect();
+        // Those that others wait for, and then the ones that were not looked at for the longest time.
+        wanted.sort_by_key(|slot| (!(ahead && slot.has_statements), slot.probed_ms));
         let mut asked = BTreeMap::new();
-        for slot in self.slots.iter_mut().filter(wants).take(LOOKED_AT) {
+        for slot in wanted.into_iter().take(LOOKED_AT) {
             slot.probed_ms = now_ms;
             asked.insert(slot.id.clone(), slot.position);
         }
@@ -97,8 +103,7 @@ impl KafkaReader {
             let probed = probe::ask(&client, &prober, question);
             (prober, probed)
         });
-        self.question += 1;
-        self.look = Some(Look { task, asked, question: self.question, discovers });
+        self.look = Some(Look { task, asked, discovers, started_ms: now_ms });
     }
 
     /// A look has ended.
@@ -129,7 +134,8 @@ impl KafkaReader {
         self.metrics.connected.set(1);
         for slot in &mut self.slots {
             if let Some(end) = probed.ends.get(&slot.id) {
-                slot.end = Some((*end, look.question));
+                slot.end = Some(*end);
+                slot.asked_ms = look.started_ms;
             }
             if let (Some(until), Some(at)) =
                 (probed.empty_until.get(&slot.id), look.asked.get(&slot.id))
@@ -139,7 +145,7 @@ impl KafkaReader {
                 slot.position = *until;
             }
         }
-        let behind = self.slots.iter().filter_map(|s| Some((s.end?.0 - s.position).max(0)));
+        let behind = self.slots.iter().filter_map(|s| Some((s.end? - s.position).max(0)));
         self.metrics.lag_records.set(behind.sum());
         if look.discovers {
             self.on_discovered(probed)?;

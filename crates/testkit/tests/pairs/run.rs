@@ -1,0 +1,411 @@
+//! One run: all scenarios at once, from one source into one sink, in one mode.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use lakeward_testkit::case_run::Random;
+use lakeward_testkit::form::Form;
+use lakeward_testkit::kafka::Broker;
+use lakeward_testkit::lakeward::{Lakeward, Pipeline};
+use lakeward_testkit::server::{PASSWORD, Server};
+use serde_json::{Value, json};
+
+use crate::doris::Doris;
+use crate::iceberg::Iceberg;
+use crate::kafka::{Dialect, Kafka};
+use crate::mariadb::MariaDb;
+use crate::scenario::{Expected, Scenario, Step};
+use crate::tables::{Shape, Tables};
+
+/// A row in the text forms of `lakeward_testkit::form`.
+pub type TextRow = Vec<Option<String>>;
+/// Columns and rows by database and table.
+pub type Content = BTreeMap<(String, String), (Vec<String>, Vec<TextRow>)>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceKind {
+    MariaDb,
+    Kafka(Dialect),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SinkKind {
+    Iceberg,
+    Doris,
+    /// `sink:` as a list of two.
+    Both,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Plain,
+    /// Stopped in the middle; the source goes on meanwhile.
+    Restarted,
+    /// `kill -9` at random moments while the source goes on.
+    Killed,
+    Parallel,
+}
+
+/// Two ends and a mode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    pub source: SourceKind,
+    pub sink: SinkKind,
+    pub mode: Mode,
+}
+
+/// The servers of a worker.
+pub struct Servers<'s> {
+    pub mariadb: &'s Server,
+    pub broker: &'s Broker,
+}
+
+enum SourceEnd<'s> {
+    MariaDb(MariaDb<'s>),
+    Kafka(Kafka<'s>),
+}
+
+impl SourceEnd<'_> {
+    fn options(&self) -> Value {
+        match self {
+            SourceEnd::MariaDb(end) => end.options(),
+            SourceEnd::Kafka(end) => end.options(),
+        }
+    }
+
+    fn apply(&mut self, scenario: &Scenario, step: &Step) -> Result<()> {
+        let applied = match self {
+            SourceEnd::MariaDb(end) => end.apply(&scenario.name, step),
+            SourceEnd::Kafka(end) => end.apply(&scenario.name, step),
+        };
+        applied.with_context(|| format!("a step of {}: {step:?}", scenario.name))
+    }
+}
+
+impl Run {
+    /// Names that scenarios know the ends by.
+    pub fn ends(&self) -> Vec<&'static str> {
+        let mut ends = match self.source {
+            SourceKind::MariaDb => vec!["mariadb"],
+            SourceKind::Kafka(dialect) => vec!["kafka", dialect.name()],
+        };
+        if self.sink != SinkKind::Doris {
+            ends.push("iceberg");
+        }
+        if self.sink != SinkKind::Iceberg {
+            ends.push("doris");
+        }
+        ends
+    }
+
+    pub fn name(&self) -> String {
+        let source = match self.source {
+            SourceKind::MariaDb => "mariadb",
+            SourceKind::Kafka(dialect) => dialect.name(),
+        };
+        let sink = match self.sink {
+            SinkKind::Iceberg => "iceberg",
+            SinkKind::Doris => "doris",
+            SinkKind::Both => "iceberg and doris",
+        };
+        let mode = match self.mode {
+            Mode::Plain => "plain",
+            Mode::Restarted => "restarted",
+            Mode::Killed => "killed",
+            Mode::Parallel => "parallel",
+        };
+        format!("{source} to {sink}, {mode}")
+    }
+
+    /// What is wrong with each scenario, which is nothing where all is well. An error is of all of them.
+    pub fn run(&self, scenarios: &[&Scenario], servers: &Servers<'_>) -> Result<Vec<Result<()>>> {
+        let name: String = self.name().chars().filter(char::is_ascii_alphanumeric).collect();
+        let mut source = match self.source {
+            SourceKind::MariaDb => SourceEnd::MariaDb(MariaDb::new(servers.mariadb, scenarios)?),
+            SourceKind::Kafka(dialect) => {
+                SourceEnd::Kafka(Kafka::new(servers.broker, dialect, &name, scenarios)?)
+            }
+        };
+        for_each_step(scenarios, |s| &s.setup, |scenario, step| source.apply(scenario, step))?;
+        let doris = (self.sink != SinkKind::Iceberg).then(Doris::new).transpose()?;
+        let mut iceberg = None;
+        let mut lakeward = Lakeward::in_temporary_folder(|folder| {
+            iceberg = (self.sink != SinkKind::Doris).then(|| Iceberg::new(folder));
+            self.pipeline(&name, &source, iceberg.as_ref(), doris.as_ref(), folder)
+        })?;
+        let driven = self.drive(scenarios, &mut source, &mut lakeward);
+        let read = driven.and_then(|()| {
+            let content = read(scenarios, iceberg.as_ref(), doris.as_ref())?;
+            lakeward.stop()?;
+            check_log(&lakeward)?;
+            Ok(content)
+        });
+        let _ = lakeward.kill();
+        let kept = |lakeward: &mut Lakeward| lakeward.keep_folder().display().to_string();
+        let contents = match read {
+            Ok(contents) => contents,
+            Err(error) => {
+                let tail = lakeward.tail(12);
+                bail!("{error:#}\n{tail}\n  kept: {}", kept(&mut lakeward));
+            }
+        };
+        let ends = self.ends();
+        let mut outcomes: Vec<Result<()>> =
+            scenarios.iter().map(|scenario| check(scenario, &ends, &contents)).collect();
+        if outcomes.iter().any(Result::is_err) {
+            let kept = kept(&mut lakeward);
+            for outcome in outcomes.iter_mut().filter(|o| o.is_err()) {
+                let error = std::mem::replace(outcome, Ok(())).expect_err("just looked at");
+                *outcome = Err(anyhow!("{error:#}\n  kept: {kept}"));
+            }
+        }
+        Ok(outcomes)
+    }
+
+    fn pipeline(
+        &self,
+        name: &str,
+        source: &SourceEnd<'_>,
+        iceberg: Option<&Iceberg>,
+        doris: Option<&Doris>,
+        folder: &Path,
+    ) -> Pipeline {
+        let sinks: Vec<Value> =
+            iceberg.map(Iceberg::options).into_iter().chain(doris.map(Doris::options)).collect();
+        let sink = match <[Value; 1]>::try_from(sinks) {
+            Ok([only]) => only,
+            Err(several) => Value::Array(several),
+        };
+        let parallelism = if self.mode == Mode::Parallel { 3 } else { 1 };
+        Pipeline(json!({
+            "source": source.options(), "sink": sink,
+            "pipeline": {
+                "name": name, "checkpoint.interval": "500ms", "parallelism": parallelism,
+                "state.dir": folder.join("state").display().to_string(),
+            },
+        }))
+    }
+
+    fn drive(
+        &self,
+        scenarios: &[&Scenario],
+        source: &mut SourceEnd<'_>,
+        lakeward: &mut Lakeward,
+    ) -> Result<()> {
+        lakeward.start()?;
+        match self.mode {
+            Mode::Plain | Mode::Parallel => {
+                lakeward.wait_streaming()?;
+                for_each_step(scenarios, |s| &s.live, |s, step| source.apply(s, step))?;
+            }
+            Mode::Restarted => {
+                lakeward.wait_streaming()?;
+                let half = |s: &Scenario| s.live.len() / 2;
+                for_each_step(scenarios, |s| &s.live[..half(s)], |s, step| source.apply(s, step))?;
+                lakeward.stop()?;
+                for_each_step(scenarios, |s| &s.live[half(s)..], |s, step| source.apply(s, step))?;
+                lakeward.start()?;
+            }
+            Mode::Killed => self.drive_killed(scenarios, source, lakeward)?,
+        }
+        if !lakeward.is_up_within(Duration::from_secs(60))? {
+            bail!("the run ended by itself");
+        }
+        lakeward.wait_caught_up()
+    }
+
+    /// The source goes on in its own time while the pipeline is killed and started again.
+    fn drive_killed(
+        &self,
+        scenarios: &[&Scenario],
+        source: &mut SourceEnd<'_>,
+        lakeward: &mut Lakeward,
+    ) -> Result<()> {
+        const KILLS: u32 = 5;
+        let mut pauses = Random::new(&self.name());
+        let mut pace = Random::new(&format!("pace of {}", self.name()));
+        let steps = scenarios.iter().map(|s| s.live.len() as u64).sum::<u64>().max(1);
+        // As long as the kills take together.
+        let pause_ms = 12_000 / steps;
+        std::thread::scope(|scope| {
+            let changes = scope.spawn(move || {
+                for_each_step(
+                    scenarios,
+                    |s| &s.live,
+                    |scenario, step| {
+                        std::thread::sleep(pace.up_to_ms(pause_ms.max(1)));
+                        source.apply(scenario, step)
+                    },
+                )
+            });
+            for _ in 0..KILLS {
+                std::thread::sleep(pauses.up_to_ms(1_800));
+                lakeward.kill()?;
+                lakeward.start()?;
+            }
+            changes.join().map_err(|_| anyhow!("the source end panicked"))?
+        })
+    }
+}
+
+/// The first step of each scenario, then the second of each, and so on.
+fn for_each_step<'s>(
+    scenarios: &[&'s Scenario],
+    steps: impl Fn(&'s Scenario) -> &'s [Step],
+    mut f: impl FnMut(&'s Scenario, &'s Step) -> Result<()>,
+) -> Result<()> {
+    let most = scenarios.iter().map(|s| steps(s).len()).max().unwrap_or(0);
+    for at in 0..most {
+        for scenario in scenarios {
+            if let Some(step) = steps(scenario).get(at) {
+                f(scenario, step)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_log(lakeward: &Lakeward) -> Result<()> {
+    let log = lakeward.log();
+    if log.contains(PASSWORD) {
+        bail!("the password stands in the log");
+    }
+    match log.lines().find(|line| line.contains("panicked at")) {
+        Some(line) => bail!("a panic: {line}"),
+        None => Ok(()),
+    }
+}
+
+/// The tables of all scenarios as they are in the end.
+fn shapes(scenarios: &[&Scenario]) -> Result<BTreeMap<String, Tables>> {
+    let mut all = BTreeMap::new();
+    for scenario in scenarios {
+        let mut tables = Tables::default();
+        for step in scenario.setup.iter().chain(&scenario.live) {
+            tables.apply(step)?;
+        }
+        all.insert(scenario.name.clone(), tables);
+    }
+    Ok(all)
+}
+
+/// What each sink holds, with its name.
+fn read(
+    scenarios: &[&Scenario],
+    iceberg: Option<&Iceberg>,
+    doris: Option<&Doris>,
+) -> Result<Vec<(&'static str, Content, BTreeMap<String, Tables>)>> {
+    let tables = shapes(scenarios)?;
+    let kind = |database: &str, table: &str, column: &str| {
+        let shape: Option<&std::sync::Arc<Shape>> =
+            tables.get(database).and_then(|tables| tables.shape(table).ok());
+        shape.and_then(|s| Some(&s.columns[s.place(column).ok()?].kind))
+    };
+    let form = |database: &str, table: &str, column: &str| {
+        kind(database, table, column).map_or(Form::Text, |kind| kind.form())
+    };
+    let binary = |database: &str, table: &str, column: &str| {
+        kind(database, table, column).is_some_and(|kind| kind.is_binary())
+    };
+    let mut contents = Vec::new();
+    if let Some(iceberg) = iceberg {
+        contents.push(("iceberg", iceberg.read(&form)?, shapes(scenarios)?));
+    }
+    if let Some(doris) = doris {
+        contents.push(("doris", doris.read(&form, &binary)?, shapes(scenarios)?));
+    }
+    Ok(contents)
+}
+
+fn check(
+    scenario: &Scenario,
+    ends: &[&str],
+    contents: &[(&'static str, Content, BTreeMap<String, Tables>)],
+) -> Result<()> {
+    let expected = scenario.expected(ends);
+    let mut problems = Vec::new();
+    for (sink, content, tables) in contents {
+        let of_scenario = |(database, _): &&(String, String)| *database == scenario.name;
+        for (_, table) in content.keys().filter(of_scenario) {
+            if !expected.contains_key(table) {
+                problems.push(format!("{sink} has the table {table}"));
+            }
+        }
+        for (table, expected) in &expected {
+            let found = content.get(&(scenario.name.clone(), table.clone()));
+            let Some(found) = found else {
+                problems.push(format!("{sink} has no table {table}"));
+                continue;
+            };
+            let shape = tables.get(&scenario.name).and_then(|t| t.shape(table).ok());
+            if let Err(error) = check_table(expected, shape.map(|s| &**s), found) {
+                problems.push(format!("{table} in {sink}: {error:#}"));
+            }
+        }
+    }
+    if problems.is_empty() { Ok(()) } else { bail!("{}", problems.join("\n  ")) }
+}
+
+fn check_table(
+    expected: &Expected,
+    shape: Option<&Shape>,
+    (columns, rows): &(Vec<String>, Vec<TextRow>),
+) -> Result<()> {
+    let sorted = |names: &[String]| {
+        let mut names = names.to_vec();
+        names.sort();
+        names
+    };
+    if sorted(columns) != sorted(&expected.columns) {
+        bail!("the columns are {columns:?}, not {:?}", expected.columns);
+    }
+    let place = |name: &String| columns.iter().position(|c| c == name).context("just compared");
+    let places: Vec<usize> = expected.columns.iter().map(place).collect::<Result<_>>()?;
+    let mut found: Vec<TextRow> =
+        rows.iter().map(|row| places.iter().map(|&p| row[p].clone()).collect()).collect();
+    let form = |name: &String| {
+        shape.and_then(|s| Some(s.columns[s.place(name).ok()?].kind.form())).unwrap_or(Form::Text)
+    };
+    let forms: Vec<Form> = expected.columns.iter().map(form).collect();
+    let text = |(value, form): (&Value, &Form)| match value {
+        Value::Null => Ok(None),
+        Value::String(text) => form.of_source(text),
+        other => form.of_source(&other.to_string()),
+    };
+    let mut wanted = Vec::new();
+    for row in expected.all_rows() {
+        wanted.push(row.iter().zip(&forms).map(text).collect::<Result<TextRow>>()?);
+    }
+    wanted.sort();
+    found.sort();
+    if wanted == found {
+        return Ok(());
+    }
+    let missing: Vec<_> = minus(&wanted, &found);
+    let extra: Vec<_> = minus(&found, &wanted);
+    bail!(
+        "{} rows, not {}: {columns:?}\n    missing {:?}\n    too many {:?}",
+        found.len(),
+        wanted.len(),
+        &missing[..missing.len().min(4)],
+        &extra[..extra.len().min(4)]
+    )
+}
+
+/// The rows of a sorted list that another one does not have, each as often as it is missing.
+fn minus<'r>(of: &'r [TextRow], less: &[TextRow]) -> Vec<&'r TextRow> {
+    let mut left: HashMap<&[Option<String>], usize> = HashMap::new();
+    for row in less {
+        *left.entry(row).or_default() += 1;
+    }
+    let mut missing = Vec::new();
+    for row in of {
+        match left.get_mut(row.as_slice()) {
+            Some(count) if *count > 0 => *count -= 1,
+            _ => missing.push(row),
+        }
+    }
+    missing
+}
