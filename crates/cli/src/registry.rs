@@ -279,3 +279,47 @@ fn unknown(what: &str, wanted: &str, line: usize, kinds: &[Kind]) -> Error {
     };
     Error::config(message).with("line", line)
 }
+
+#[cfg(all(test, feature = "mysql", feature = "kafka", feature = "iceberg", feature = "doris"))]
+mod tests {
+    use super::*;
+    use crate::pipeline_file::Use;
+    use crate::pipeline_file::section::References;
+
+    /// Every variable is set, and no file is there.
+    struct AllSet;
+
+    impl References for AllSet {
+        fn env(&self, _: &str) -> Option<String> {
+            Some("secret".to_string())
+        }
+
+        fn file(&self, _: &std::path::Path) -> std::io::Result<String> {
+            Err(std::io::Error::from(std::io::ErrorKind::NotFound))
+        }
+    }
+
+    #[tokio::test]
+    async fn the_examples_are_understood() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+        let mut seen = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path().join("pipeline.yaml");
+            let text = std::fs::read_to_string(&path).unwrap();
+            let file = PipelineFile::parse(&path, &text, &AllSet, Use::All).unwrap();
+            let (mut ignored, mut warnings) = (file.ignored.clone(), Vec::new());
+            source(&file.source, &file.pipeline, &mut ignored).unwrap();
+            for endpoint in &file.sinks {
+                // To open an Iceberg sink is to open its catalog.
+                if endpoint.connector == "iceberg" {
+                    iceberg(endpoint, &mut ignored).unwrap();
+                } else {
+                    sink(endpoint, &mut ignored, &mut warnings).await.unwrap();
+                }
+            }
+            assert!(ignored.is_empty(), "{}: {ignored:?} have no effect", path.display());
+            seen += 1;
+        }
+        assert!(seen >= 3, "{seen} examples");
+    }
+}

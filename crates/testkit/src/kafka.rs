@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::cache;
 use crate::process::{Guarded, Program, Signal, find_program, tail};
 use crate::require::or_skip;
 use crate::server::free_port;
+use crate::{cache, certificates};
 
 /// The name in `LAKEWARD_REQUIRE_SERVERS`.
 pub const NAME: &str = "kafka";
@@ -81,6 +81,7 @@ pub fn fetch() -> Result<PathBuf> {
 #[derive(Debug)]
 pub struct Broker {
     port: u16,
+    secured_port: u16,
     folder: TempDir,
     process: Option<Guarded>,
 }
@@ -91,27 +92,60 @@ pub fn start_or_skip() -> Option<Broker> {
     Some(Broker::start_new().expect("Apache Kafka starts"))
 }
 
+/// The account of the secured listener.
+pub const USER: &str = "lake";
+pub const PASSWORD: &str = "kafka-secret-5f2e";
+
 impl Broker {
     pub fn start_new() -> Result<Self> {
+        Self::start_with(false)
+    }
+
+    /// With a second listener that wants TLS and SASL, by PLAIN or SCRAM-SHA-512.
+    pub fn start_secured() -> Result<Self> {
+        Self::start_with(true)
+    }
+
+    fn start_with(secured: bool) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("lakeward-kafka-").tempdir()?;
-        let (port, controller) = (free_port()?, free_port()?);
+        let (port, secured_port, controller) = (free_port()?, free_port()?, free_port()?);
+        let (listener, mut more) = (format!(",SASL_SSL://127.0.0.1:{secured_port}"), String::new());
+        if secured {
+            certificates::make(folder.path())?;
+            let read = |name: &str| fs::read_to_string(folder.path().join(name));
+            let store = read("server-key.pem")? + &read("server-cert.pem")? + &read("ca.pem")?;
+            fs::write(folder.path().join("server.pem"), store)?;
+            const MODULES: &str = "org.apache.kafka.common.security";
+            more = format!(
+                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL\n\
+                 ssl.keystore.type=PEM\nssl.keystore.location={}\nsasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512\n\
+                 listener.name.sasl_ssl.plain.sasl.jaas.config={MODULES}.plain.PlainLoginModule required \
+                 user_{USER}=\"{PASSWORD}\";\n\
+                 listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config={MODULES}.scram.ScramLoginModule required;\n",
+                folder.path().join("server.pem").display(),
+            );
+        }
+        let listener = if secured { listener.as_str() } else { "" };
         let data = folder.path().join("data");
         let properties = format!(
             "process.roles=broker,controller\nnode.id=1\n\
              controller.quorum.voters=1@127.0.0.1:{controller}\ncontroller.listener.names=CONTROLLER\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+             listeners=PLAINTEXT://127.0.0.1:{port}{listener},CONTROLLER://127.0.0.1:{controller}\n\
              log.dirs={}\nauto.create.topics.enable=false\ngroup.initial.rebalance.delay.ms=0\n\
              offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n\
              transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
              transaction.state.log.num.partitions=1\nlog.initial.task.delay.ms=100\n\
-             share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n",
+             share.coordinator.state.topic.replication.factor=1\nshare.coordinator.state.topic.min.isr=1\n{more}",
             data.display()
         );
         fs::write(folder.path().join("server.properties"), properties)?;
-        let mut broker = Self { port, folder, process: None };
+        let mut broker = Self { port, secured_port, folder, process: None };
+        let account = format!("SCRAM-SHA-512=[name={USER},password={PASSWORD}]");
+        let accounts: &[&str] = if secured { &["--add-scram", &account] } else { &[] };
         let formatted = Command::new(java()?)
             .args(broker.arguments("kafka.tools.StorageTool", &["format"])?)
             .args(["-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", "server.properties"])
+            .args(accounts)
             .current_dir(broker.folder.path())
             .stdin(Stdio::null())
             .output()?;
@@ -160,6 +194,16 @@ impl Broker {
     /// `host:port` for clients.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// The listener of [`Broker::start_secured`].
+    pub fn secured_address(&self) -> String {
+        format!("127.0.0.1:{}", self.secured_port)
+    }
+
+    /// The file of the authority that signed its certificate.
+    pub fn ca_file(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
     }
 
     /// An orderly end.

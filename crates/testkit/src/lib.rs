@@ -9,6 +9,7 @@ pub mod cache;
 pub mod case_run;
 #[cfg(feature = "sql")]
 pub mod cases;
+pub mod certificates;
 #[cfg(feature = "sql")]
 pub mod compare;
 #[cfg(feature = "doris")]

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::certificates;
 use crate::process::{find_program, tail};
 use crate::require::or_skip;
 use crate::server::{Kind, Options, Server};
@@ -38,7 +39,7 @@ pub fn start(options: &Options) -> Result<Server> {
     }
     Server::set_up(Kind::MariaDb, &program, &[], &defaults, options, |folder| {
         install(folder)?;
-        if options.tls { make_certificates(folder) } else { Ok(()) }
+        if options.tls { certificates::make(&folder.join("data")) } else { Ok(()) }
     })
 }
 
@@ -56,33 +57,6 @@ fn install(folder: &Path) -> Result<()> {
     if !done.success() {
         let of_server = tail(&folder.join("data/error.log"), 6);
         bail!("mariadb-install-db failed: {} {of_server}", tail(&log, 2));
-    }
-    Ok(())
-}
-
-/// An authority and a server certificate signed by it, for `localhost` and 127.0.0.1, valid for a few days.
-fn make_certificates(folder: &Path) -> Result<()> {
-    let data = folder.join("data");
-    fs::write(data.join("names.cnf"), "subjectAltName=DNS:localhost,IP:127.0.0.1\n")?;
-    for arguments in [
-        "req -x509 -newkey rsa:2048 -nodes -days 30 -subj /CN=lakeward-test-ca -keyout ca-key.pem -out ca.pem",
-        "req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout server-key.pem -out server.csr",
-        "x509 -req -in server.csr -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days 30 -extfile names.cnf \
-         -out server-cert.pem",
-    ] {
-        openssl(&data, arguments)?;
-    }
-    Ok(())
-}
-
-fn openssl(folder: &Path, arguments: &str) -> Result<()> {
-    let done = Command::new("openssl")
-        .args(arguments.split_whitespace())
-        .current_dir(folder)
-        .output()
-        .context("openssl is not installed")?;
-    if !done.status.success() {
-        bail!("openssl failed: {}", String::from_utf8_lossy(&done.stderr));
     }
     Ok(())
 }

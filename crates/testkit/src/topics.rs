@@ -7,6 +7,8 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicRe
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
+use rdkafka::message::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::runtime::Runtime;
@@ -75,7 +77,7 @@ impl Topics {
 
     /// Produces records in their order, and waits until the broker has them.
     pub fn produce(&self, topic: &str, partition: i32, records: &[Record<'_>]) -> Result<()> {
-        use rdkafka::error::{KafkaError, RDKafkaErrorCode::UnknownPartition};
+        use rdkafka::error::RDKafkaErrorCode::UnknownPartition;
         let sent = send(&self.producer, topic, partition, records);
         let is_new = |e: &anyhow::Error| {
             let code = e.downcast_ref::<KafkaError>().and_then(KafkaError::rdkafka_error_code);
@@ -115,6 +117,30 @@ impl Topics {
         offsets.add_partition_offset(topic, partition, Offset::Offset(before))?;
         self.runtime.block_on(self.admin.delete_records(&offsets, &AdminOptions::new()))?;
         Ok(())
+    }
+
+    /// Reads all that a topic has into nothing, as fast as the client can: records and the bytes of their values.
+    pub fn read_all(&self, topic: &str, partitions: i32) -> Result<(u64, u64)> {
+        let mut config = self.config.clone();
+        config.set("group.id", "read-all").set("enable.partition.eof", "true");
+        let consumer: BaseConsumer = config.create()?;
+        let mut all = TopicPartitionList::new();
+        for partition in 0..partitions {
+            all.add_partition_offset(topic, partition, Offset::Beginning)?;
+        }
+        consumer.assign(&all)?;
+        let (mut records, mut bytes, mut ended) = (0, 0, 0);
+        while ended < partitions {
+            match consumer.poll(PATIENCE).context("the broker sends nothing")? {
+                Ok(message) => {
+                    records += 1;
+                    bytes += message.payload_len() as u64;
+                }
+                Err(KafkaError::PartitionEOF(_)) => ended += 1,
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok((records, bytes))
     }
 
     /// What a consumer group has committed for a partition.

@@ -1,7 +1,7 @@
 //! Connections to the brokers: options, metadata, watermarks. Everything here blocks; callers are on threads for that.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use lakeward_core::{Error, ErrorKind, PipelineId, Result};
 use rdkafka::client::ClientContext;
@@ -17,6 +17,9 @@ use lakeward_core::options::table_pattern::whole;
 
 /// How long one question may take.
 pub const ANSWER: Duration = Duration::from_secs(20);
+
+/// After this time without an answer it is looked whether the brokers refuse the connection.
+const TURN: Duration = Duration::from_secs(4);
 
 /// Options of Java's client that librdkafka has no use for, or that are ours to decide.
 const WITHOUT_EFFECT: [&str; 12] = [
@@ -34,8 +37,56 @@ const WITHOUT_EFFECT: [&str; 12] = [
     "ssl.truststore.type",
 ];
 
-/// Sends librdkafka's log lines into ours.
-pub struct LogContext;
+/// Sends librdkafka's log lines into ours, and keeps why brokers refuse connections: the calls that wait for an answer
+/// only say that none came.
+#[derive(Default)]
+pub struct LogContext {
+    refusal: Mutex<Option<(ErrorKind, &'static str)>>,
+}
+
+impl LogContext {
+    /// Why the brokers refuse the connection, and what is to be done about it.
+    pub fn refusal(&self) -> Option<Error> {
+        let refusal = *self.refusal.lock().unwrap_or_else(|e| e.into_inner());
+        refusal.map(|(kind, meaning)| Error::new(kind, meaning))
+    }
+
+    /// Only what is reported from now on counts.
+    fn forget_refusals(&self) {
+        *self.refusal.lock().unwrap_or_else(|e| e.into_inner()) = None;
+    }
+}
+
+/// What an error of a connection means, where more can be said than that no broker answers.
+fn meaning(error: &KafkaError, reason: &str) -> Option<(ErrorKind, &'static str)> {
+    use RDKafkaErrorCode::*;
+    let meaning = match error.rdkafka_error_code()? {
+        Authentication | SaslAuthenticationFailed => {
+            "the brokers do not accept the account; look at `properties.sasl.username`, `properties.sasl.password` and \
+             `properties.sasl.mechanism`"
+        }
+        UnsupportedSASLMechanism | IllegalSASLState => {
+            "the brokers do not offer this way to log in; look at `properties.sasl.mechanism` and \
+             `properties.security.protocol`"
+        }
+        SSL if reason.contains("certificate verify failed") => {
+            "the broker's certificate is not signed by a known authority; name the authority's file (PEM) in \
+             `properties.ssl.ca.location`"
+        }
+        SSL => {
+            "no TLS connection to the brokers can be made; look at `properties.security.protocol`, the port in \
+             `properties.bootstrap.servers` and `properties.ssl.*`"
+        }
+        // A broker that goes down does that too.
+        BrokerTransportFailure if reason.contains("SSL handshake failed") => {
+            let meaning = "the brokers end the TLS handshake; if that goes on, look whether the port in \
+                 `properties.bootstrap.servers` is one with TLS";
+            return Some((ErrorKind::Transient, meaning));
+        }
+        _ => return None,
+    };
+    Some((ErrorKind::Config, meaning))
+}
 
 impl ClientContext for LogContext {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
@@ -53,6 +104,9 @@ impl ClientContext for LogContext {
 
     fn error(&self, error: KafkaError, reason: &str) {
         tracing::debug!("the kafka client reports {error}: {reason}");
+        if let Some(meaning) = meaning(&error, reason) {
+            *self.refusal.lock().unwrap_or_else(|e| e.into_inner()) = Some(meaning);
+        }
     }
 }
 
@@ -110,7 +164,7 @@ impl Client {
     fn consumer(&self, change: impl FnOnce(&mut ClientConfig)) -> Result<ClientConsumer> {
         let mut config = (*self.config).clone();
         change(&mut config);
-        config.create_with_context(LogContext).map_err(|e| {
+        config.create_with_context(LogContext::default()).map_err(|e| {
             // The message names the option; a value that it quotes may be a secret.
             let what = match e {
                 KafkaError::ClientConfig(_, description, key, _) => {
@@ -154,11 +208,7 @@ impl Client {
     /// `Config` for a named topic that does not exist.
     pub fn partitions(&self, consumer: &ClientConsumer) -> Result<Vec<TopicPartition>> {
         let mut found = Vec::new();
-        let fetch = |topic: Option<&str>| {
-            consumer
-                .fetch_metadata(topic, ANSWER)
-                .map_err(|e| failed(e, "could not ask the brokers for their topics"))
-        };
+        let fetch = |topic: Option<&str>| metadata(consumer, topic);
         match &*self.topics {
             Topics::Pattern(pattern) => {
                 for topic in fetch(None)?.topics() {
@@ -183,6 +233,27 @@ impl Client {
         }
         found.sort();
         Ok(found)
+    }
+}
+
+/// # Errors
+/// `Config` where the brokers refuse the connection, `Transient` where none answers.
+fn metadata(consumer: &ClientConsumer, topic: Option<&str>) -> Result<rdkafka::metadata::Metadata> {
+    let until = Instant::now() + ANSWER;
+    consumer.context().forget_refusals();
+    loop {
+        let error = match consumer.fetch_metadata(topic, TURN) {
+            Ok(metadata) => return Ok(metadata),
+            Err(error) => error,
+        };
+        // What the connections report is told while polling. Nothing is assigned yet.
+        while consumer.poll(Duration::from_millis(100)).is_some() {}
+        if let Some(refusal) = consumer.context().refusal() {
+            return Err(refusal);
+        }
+        if Instant::now() >= until {
+            return Err(failed(error, "could not ask the brokers for their topics"));
+        }
     }
 }
 

@@ -216,7 +216,10 @@ impl Thread {
                 Error::transient("the kafka client cannot go on").with_source(error),
             ),
             _ if kind_of(code) == lakeward_core::ErrorKind::Config => {
-                Fetched::Failed(Error::config("the brokers refuse this account").with_source(error))
+                let refusal = self.consumer.context().refusal();
+                let refusal =
+                    refusal.unwrap_or_else(|| Error::config("the brokers refuse this account"));
+                Fetched::Failed(refusal.with_source(error))
             }
             // The client deals with the rest by itself, and the search for partitions sees topics that are gone.
             _ => {

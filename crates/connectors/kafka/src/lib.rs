@@ -12,6 +12,8 @@ mod decode;
 mod evolve;
 mod fetch;
 mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod json;
 mod metrics;
 mod offset;

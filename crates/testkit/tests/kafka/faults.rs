@@ -174,6 +174,18 @@ fn a_bad_record_is_put_aside() {
     scene.lakeward.stop().unwrap();
 }
 
+/// A topic with a record, and a time after it.
+fn begin_at(broker: &lakeward_testkit::kafka::Broker, name: &str) -> (Scene, i64) {
+    use std::time::{SystemTime, UNIX_EPOCH};
+    let scene = Scene::with(broker, name, 2, "debezium-json", |pipeline| {
+        pipeline.set("source", "scan.startup.mode", "timestamp")
+    });
+    scene.changes(0, &[("c", 1, "a")]);
+    std::thread::sleep(Duration::from_millis(20));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    (scene, i64::try_from(now.as_millis()).unwrap())
+}
+
 #[test]
 fn startup_modes() {
     let Some(broker) = shared_broker() else { return };
@@ -198,6 +210,20 @@ fn startup_modes() {
     specific.catch_up();
     specific.assert_rows(&["id", "n"], json!([[2, "b"]]));
     specific.lakeward.kill().unwrap();
+    // Records have the times at which they were produced.
+    let first = begin_at(broker, "start-time");
+    let (mut by_time, from_ms) = first;
+    by_time.changes(0, &[("c", 2, "b"), ("c", 3, "c")]);
+    let pipeline = by_time.pipeline.clone();
+    let pipeline = pipeline.set("source", "scan.startup.timestamp-millis", from_ms);
+    by_time.lakeward.configure(&pipeline).unwrap();
+    by_time.lakeward.start().unwrap();
+    by_time.catch_up();
+    by_time.assert_rows(&["id", "n"], json!([[2, "b"], [3, "c"]]));
+    by_time.changes(1, &[("c", 4, "d")]);
+    by_time.catch_up();
+    by_time.assert_rows(&["id", "n"], json!([[2, "b"], [3, "c"], [4, "d"]]));
+    by_time.lakeward.kill().unwrap();
     // What a pipeline has shown to its group, another one may begin with.
     let group = [("properties.group.id", "start-group")];
     let mut first = begin("start-group", "earliest-offset", &group);

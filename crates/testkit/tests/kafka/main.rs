@@ -4,3 +4,4 @@
 mod cases;
 mod faults;
 mod scene;
+mod security;

@@ -1,8 +1,10 @@
 //! `cargo xtask bench`: a release build measured against its limits, each beside what it is compared with, in one run.
 
 mod commits;
+mod doris;
 mod freshness;
 mod idle;
+mod kafka;
 mod log;
 mod raw_reader;
 mod snapshot;
@@ -89,6 +91,8 @@ const MEASUREMENTS: &[(&str, Measurement)] = &[
     ("freshness", freshness::measure),
     ("commits", commits::measure),
     ("idle", idle::measure),
+    ("kafka", kafka::measure),
+    ("doris", doris::measure),
 ];
 
 pub fn run(options: &BenchOptions) -> Result<()> {
@@ -96,6 +100,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     setup::mariadb_server()?;
     setup::mariadb_client()?;
     setup::readers()?;
+    setup::kafka_broker()?;
     println!("building with --release");
     let bench = Bench { binary: build::lakeward(Profile::Release)?, scale: options.scale };
     let mut figures = Vec::new();

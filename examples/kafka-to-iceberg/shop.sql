@@ -1,0 +1,8 @@
+CREATE USER debezium@'%' IDENTIFIED BY 'secret';
+GRANT SELECT, RELOAD, LOCK TABLES, REPLICATION SLAVE, REPLICATION CLIENT, BINLOG MONITOR ON *.* TO debezium@'%';
+
+USE shop;
+CREATE TABLE customers (id INT PRIMARY KEY, name VARCHAR(80), email VARCHAR(120), since DATE);
+CREATE TABLE orders (id BIGINT PRIMARY KEY, customer INT, total DECIMAL(12, 2), placed DATETIME(3));
+INSERT INTO customers VALUES (1, 'Ada', 'ada@example.org', '2024-02-29'), (2, 'Bo', NULL, '2025-01-01');
+INSERT INTO orders VALUES (1, 1, 99.90, '2026-01-02 03:04:05.678'), (2, 2, 0.10, '2026-01-03 00:00:00.000');
