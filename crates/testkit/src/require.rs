@@ -4,7 +4,8 @@ use std::io::Write;
 
 use anyhow::Result;
 
-/// Names, separated by commas, of what must be there: `mariadb`, `mysql9`, `kafka`, `readers`. `cargo xtask test` sets it.
+/// Names, separated by commas, of what must be there: `mariadb`, `mysql9`, `readers` and so on, as
+/// [`or_skip`] is told them. `cargo xtask test` sets it.
 pub const REQUIRED: &str = "LAKEWARD_REQUIRE_SERVERS";
 
 /// Passes on what was found. Otherwise the running test is reported as skipped, by name, or fails where the environment

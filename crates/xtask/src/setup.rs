@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use lakeward_testkit::process::find_program;
 use lakeward_testkit::require;
-use lakeward_testkit::{kafka, mariadb, mysql9, venv};
+use lakeward_testkit::{flink_doris, kafka, mariadb, mysql9, venv};
 
 use crate::build::run;
 
@@ -26,7 +26,9 @@ pub fn everything() -> Result<String> {
     readers()?;
     mysql9::fetch().context("MySQL 9 is needed for its tests")?;
     kafka_broker()?;
-    Ok(format!("mariadb,mysql9,{},{}", kafka::NAME, venv::NAME))
+    doris_clients()?;
+    let (kafka, readers, flink) = (kafka::NAME, venv::NAME, flink_doris::NAME);
+    Ok(format!("mariadb,mysql9,{kafka},{readers},curl,{flink}"))
 }
 
 pub fn mariadb_server() -> Result<()> {
@@ -52,7 +54,24 @@ pub fn kafka_broker() -> Result<()> {
     kafka::fetch().map(drop)
 }
 
-/// DuckDB and PyIceberg, which read the lake back, and sqlglot, which reads our statements.
+/// Clients of Doris that are not ours: curl, and Flink with Doris' connector, a Java program that Maven fetches.
+pub fn doris_clients() -> Result<()> {
+    if find_program("curl").is_none() {
+        install(&["curl"])?;
+    }
+    if flink_doris::find().is_ok() {
+        return Ok(());
+    }
+    for (program, package) in [("javac", "default-jdk-headless"), ("mvn", "maven")] {
+        if find_program(program).is_none() {
+            install(&[package])?;
+        }
+    }
+    println!("fetching Flink's connector for Doris into the cache folder");
+    flink_doris::fetch().map(drop)
+}
+
+/// DuckDB and PyIceberg, which read the lake back, sqlglot, which reads our statements, and PyMySQL, which speaks to Doris.
 pub fn readers() -> Result<()> {
     if venv::find().is_ok() {
         return Ok(());

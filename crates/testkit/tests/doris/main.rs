@@ -4,5 +4,6 @@
 mod client;
 mod ddl;
 mod faults;
+mod foreign;
 mod loads;
 mod two_phase;
