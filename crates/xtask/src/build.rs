@@ -64,7 +64,7 @@ pub fn lakeward(profile: Profile) -> Result<PathBuf> {
                 "--release",
                 "--no-default-features",
                 "--features",
-                "mysql,iceberg",
+                "mysql,kafka,iceberg,doris",
             ],
             "release",
         ),
