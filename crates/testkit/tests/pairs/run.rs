@@ -64,7 +64,7 @@ pub struct Servers<'s> {
 
 enum SourceEnd<'s> {
     MariaDb(MariaDb<'s>),
-    Kafka(Kafka<'s>),
+    Kafka(Box<Kafka<'s>>),
 }
 
 impl SourceEnd<'_> {
@@ -125,7 +125,8 @@ impl Run {
         let mut source = match self.source {
             SourceKind::MariaDb => SourceEnd::MariaDb(MariaDb::new(servers.mariadb, scenarios)?),
             SourceKind::Kafka(dialect) => {
-                SourceEnd::Kafka(Kafka::new(servers.broker, dialect, &name, scenarios)?)
+                let kafka = Kafka::new(servers.broker, dialect, &name, scenarios)?;
+                SourceEnd::Kafka(Box::new(kafka))
             }
         };
         for_each_step(scenarios, |s| &s.setup, |scenario, step| source.apply(scenario, step))?;
@@ -137,15 +138,15 @@ impl Run {
         })?;
         let driven = self.drive(scenarios, &mut source, &mut lakeward);
         let read = driven.and_then(|()| {
-            let content = read(scenarios, iceberg.as_ref(), doris.as_ref())?;
+            let content = Held::read(scenarios, iceberg.as_ref(), doris.as_ref())?;
             lakeward.stop()?;
             check_log(&lakeward)?;
             Ok(content)
         });
         let _ = lakeward.kill();
         let kept = |lakeward: &mut Lakeward| lakeward.keep_folder().display().to_string();
-        let contents = match read {
-            Ok(contents) => contents,
+        let held = match read {
+            Ok(held) => held,
             Err(error) => {
                 let tail = lakeward.tail(12);
                 bail!("{error:#}\n{tail}\n  kept: {}", kept(&mut lakeward));
@@ -153,7 +154,7 @@ impl Run {
         };
         let ends = self.ends();
         let mut outcomes: Vec<Result<()>> =
-            scenarios.iter().map(|scenario| check(scenario, &ends, &contents)).collect();
+            scenarios.iter().map(|scenario| check(scenario, &ends, &held)).collect();
         if outcomes.iter().any(Result::is_err) {
             let kept = kept(&mut lakeward);
             for outcome in outcomes.iter_mut().filter(|o| o.is_err()) {
@@ -291,42 +292,44 @@ fn shapes(scenarios: &[&Scenario]) -> Result<BTreeMap<String, Tables>> {
     Ok(all)
 }
 
-/// What each sink holds, with its name.
-fn read(
-    scenarios: &[&Scenario],
-    iceberg: Option<&Iceberg>,
-    doris: Option<&Doris>,
-) -> Result<Vec<(&'static str, Content, BTreeMap<String, Tables>)>> {
-    let tables = shapes(scenarios)?;
-    let kind = |database: &str, table: &str, column: &str| {
-        let shape: Option<&std::sync::Arc<Shape>> =
-            tables.get(database).and_then(|tables| tables.shape(table).ok());
-        shape.and_then(|s| Some(&s.columns[s.place(column).ok()?].kind))
-    };
-    let form = |database: &str, table: &str, column: &str| {
-        kind(database, table, column).map_or(Form::Text, |kind| kind.form())
-    };
-    let binary = |database: &str, table: &str, column: &str| {
-        kind(database, table, column).is_some_and(|kind| kind.is_binary())
-    };
-    let mut contents = Vec::new();
-    if let Some(iceberg) = iceberg {
-        contents.push(("iceberg", iceberg.read(&form)?, shapes(scenarios)?));
-    }
-    if let Some(doris) = doris {
-        contents.push(("doris", doris.read(&form, &binary)?, shapes(scenarios)?));
-    }
-    Ok(contents)
+/// What each sink holds, by its name, and what the source's tables are in the end.
+struct Held {
+    sinks: Vec<(&'static str, Content)>,
+    tables: BTreeMap<String, Tables>,
 }
 
-fn check(
-    scenario: &Scenario,
-    ends: &[&str],
-    contents: &[(&'static str, Content, BTreeMap<String, Tables>)],
-) -> Result<()> {
+impl Held {
+    fn read(
+        scenarios: &[&Scenario],
+        iceberg: Option<&Iceberg>,
+        doris: Option<&Doris>,
+    ) -> Result<Self> {
+        let tables = shapes(scenarios)?;
+        let kind = |database: &str, table: &str, column: &str| {
+            let shape = tables.get(database).and_then(|tables| tables.shape(table).ok());
+            shape.and_then(|s| Some(&s.columns[s.place(column).ok()?].kind))
+        };
+        let form = |database: &str, table: &str, column: &str| {
+            kind(database, table, column).map_or(Form::Text, |kind| kind.form())
+        };
+        let binary = |database: &str, table: &str, column: &str| {
+            kind(database, table, column).is_some_and(|kind| kind.is_binary())
+        };
+        let mut sinks = Vec::new();
+        if let Some(iceberg) = iceberg {
+            sinks.push(("iceberg", iceberg.read(&form)?));
+        }
+        if let Some(doris) = doris {
+            sinks.push(("doris", doris.read(&form, &binary)?));
+        }
+        Ok(Self { sinks, tables })
+    }
+}
+
+fn check(scenario: &Scenario, ends: &[&str], held: &Held) -> Result<()> {
     let expected = scenario.expected(ends);
     let mut problems = Vec::new();
-    for (sink, content, tables) in contents {
+    for (sink, content) in &held.sinks {
         let of_scenario = |(database, _): &&(String, String)| *database == scenario.name;
         for (_, table) in content.keys().filter(of_scenario) {
             if !expected.contains_key(table) {
@@ -339,7 +342,7 @@ fn check(
                 problems.push(format!("{sink} has no table {table}"));
                 continue;
             };
-            let shape = tables.get(&scenario.name).and_then(|t| t.shape(table).ok());
+            let shape = held.tables.get(&scenario.name).and_then(|t| t.shape(table).ok());
             if let Err(error) = check_table(expected, shape.map(|s| &**s), found) {
                 problems.push(format!("{table} in {sink}: {error:#}"));
             }
