@@ -108,6 +108,9 @@ fn resets_of_paged(h: &Harness) -> Vec<String> {
 
 const KEY_SPACE: u64 = 2_000;
 
+/// How far the writers may be ahead of the reader.
+const MOST_LAG_MS: i64 = 300;
+
 fn assignments(kind: &KeyKind, n: u64) -> String {
     let names = kind.key.split(", ");
     let parts: Vec<String> =
@@ -147,6 +150,8 @@ fn change(kind: &KeyKind, dice: &mut Dice, v: u64) -> String {
 
 struct Writers {
     stop: Arc<AtomicBool>,
+    /// They wait for the reader. On a busy machine they would outrun it, and no snapshot would come to its end.
+    brake: Arc<AtomicBool>,
     threads: Vec<std::thread::JoinHandle<()>>,
     changes: Arc<AtomicU64>,
 }
@@ -154,14 +159,19 @@ struct Writers {
 impl Writers {
     fn start(server: &Server, count: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
+        let brake = Arc::new(AtomicBool::new(false));
         let changes = Arc::new(AtomicU64::new(0));
         let threads = (0..count)
             .map(|i| {
                 let mut sql = server.session(Some("d")).unwrap();
-                let (stop, changes) = (stop.clone(), changes.clone());
+                let (stop, brake, changes) = (stop.clone(), brake.clone(), changes.clone());
                 std::thread::spawn(move || {
                     let mut dice = Dice(0x9e37_79b9 + i * 7919);
                     while !stop.load(Ordering::Relaxed) {
+                        if brake.load(Ordering::Relaxed) {
+                            std::thread::sleep(Duration::from_millis(2));
+                            continue;
+                        }
                         let v = changes.fetch_add(1, Ordering::Relaxed) + 1_000_000 * (i + 1);
                         let kind = &KEYS[dice.roll(KEYS.len() as u64) as usize];
                         if dice.roll(3) == 0 {
@@ -178,7 +188,17 @@ impl Writers {
                 })
             })
             .collect();
-        Self { stop, threads, changes }
+        Self { stop, brake, threads, changes }
+    }
+
+    /// Runs the reader until it only streams, no faster than it can follow.
+    fn until_streaming(&self, h: &mut Harness) {
+        h.run_until(Duration::from_secs(120), |h| {
+            self.brake.store(h.gauge("source_lag_ms") > MOST_LAG_MS, Ordering::Relaxed);
+            h.status.streaming
+        })
+        .unwrap();
+        self.brake.store(false, Ordering::Relaxed);
     }
 
     fn stop(self) -> u64 {
@@ -252,7 +272,7 @@ fn under_writing(server: &Server) {
     let writers = Writers::start(server, 4);
     let mut h = harness(server);
     h.open();
-    h.run_until(Duration::from_secs(120), |h| h.status.streaming).unwrap();
+    writers.until_streaming(&mut h);
     h.run_for(Duration::from_millis(500)).unwrap();
     let changes = writers.stop();
     h.catch_up();
@@ -275,7 +295,7 @@ fn with_crashes(server: &Server) {
         h.restart();
         crashes += 1;
     }
-    h.run_until(Duration::from_secs(120), |h| h.status.streaming).unwrap();
+    writers.until_streaming(&mut h);
     for _ in 0..5 {
         h.run_for(Duration::from_millis(100)).unwrap();
         h.checkpoint();
