@@ -1,8 +1,6 @@
 //! Reading a table into Doris, beside reading the same rows and throwing them away. The Doris is the stand-in of the tests:
 //! it runs in this process, and takes its share of the processors.
 
-use std::time::Instant;
-
 use anyhow::Result;
 use lakeward_testkit::doris::{DorisServer, Settings};
 use lakeward_testkit::lakeward::Pipeline;
@@ -21,12 +19,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     workload::insert(&mut session, 0, rows)?;
 
     let sql = format!("SELECT * FROM {DATABASE}.t0");
-    // Once for the server's buffer pool.
-    raw_reader::read(&server, &sql)?;
-    let begun = Instant::now();
-    let read = raw_reader::read(&server, &sql)?;
-    let reader_wall = begun.elapsed().as_secs_f64();
-    anyhow::ensure!(read == rows, "the reader saw {read} rows of {rows}");
+    let reader_wall = raw_reader::seconds(&server, &sql, rows)?;
 
     let folder = tempfile::tempdir()?;
     let sink = json!({

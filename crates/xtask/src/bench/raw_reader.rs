@@ -2,8 +2,9 @@
 
 use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use lakeward_testkit::server::Server;
 
 const COM_STMT_PREPARE: u8 = 0x16;
@@ -11,8 +12,19 @@ const COM_STMT_EXECUTE: u8 = 0x17;
 /// Long password, protocol 4.1, transactions, secure connection, plugin authentication.
 const CAPABILITIES: u32 = 0x1 | 0x200 | 0x2000 | 0x8000 | 0x0008_0000;
 
+/// Seconds that it takes to read the rows of a query, of which there are `rows`.
+pub fn seconds(server: &Server, sql: &str, rows: u64) -> Result<f64> {
+    // Once for the server's buffer pool.
+    read(server, sql)?;
+    let begun = Instant::now();
+    let read = read(server, sql)?;
+    let seconds = begun.elapsed().as_secs_f64();
+    ensure!(read == rows, "the reader saw {read} rows of {rows}");
+    Ok(seconds)
+}
+
 /// Number of rows of a query, read with the binary protocol.
-pub fn read(server: &Server, sql: &str) -> Result<u64> {
+fn read(server: &Server, sql: &str) -> Result<u64> {
     let mut wire = Wire::connect(server)?;
     wire.send(0, &[&[COM_STMT_PREPARE], sql.as_bytes()].concat())?;
     let prepared = wire.receive()?.to_vec();

@@ -1,7 +1,5 @@
 //! Reading a table into the lake, beside reading the same rows and throwing them away.
 
-use std::time::Instant;
-
 use anyhow::Result;
 
 use super::{Bench, Figure, catch_up, megabytes, raw_reader, workload};
@@ -16,12 +14,7 @@ pub fn measure(bench: &Bench) -> Result<Vec<Figure>> {
     workload::insert(&mut session, 0, rows)?;
 
     let sql = format!("SELECT * FROM {DATABASE}.t0");
-    // Once for the server's buffer pool.
-    raw_reader::read(&server, &sql)?;
-    let begun = Instant::now();
-    let read = raw_reader::read(&server, &sql)?;
-    let reader_wall = begun.elapsed().as_secs_f64();
-    anyhow::ensure!(read == rows, "the reader saw {read} rows of {rows}");
+    let reader_wall = raw_reader::seconds(&server, &sql, rows)?;
 
     let folder = tempfile::tempdir()?;
     let mut lakeward = bench.pipeline(&server, folder.path(), DATABASE)?;
