@@ -2,14 +2,14 @@
 //! not changed.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cache;
 use crate::process::{Guarded, Program, find_program, tail};
+use crate::{cache, maven};
 
 /// The name in `LAKEWARD_REQUIRE_SERVERS`.
 pub const NAME: &str = "flink-doris";
@@ -83,34 +83,19 @@ pub fn fetch() -> Result<PathBuf> {
     if let Ok(folder) = find() {
         return Ok(folder);
     }
-    let maven = find_program("mvn").context("Flink comes through Maven; there is no mvn")?;
     let javac = find_program("javac").context("there is no Java compiler")?;
     let work = tempfile::Builder::new().prefix("flink-fetch-").tempdir_in(cache::folder()?)?;
-    fs::write(work.path().join("pom.xml"), POM)?;
+    maven::copy_dependencies(POM, work.path())
+        .context("could not fetch Flink's connector for Doris")?;
     fs::write(work.path().join("FlinkDoris.java"), JOB)?;
-    let in_work = |program: &Path, arguments: &[&str]| -> Result<()> {
-        let done = Command::new(program)
-            .args(arguments)
-            .current_dir(work.path())
-            .stdin(Stdio::null())
-            .status()?;
-        match done.success() {
-            true => Ok(()),
-            false => bail!("{} failed", program.display()),
-        }
-    };
-    in_work(
-        &maven,
-        &[
-            "-B",
-            "-q",
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-            "-DoutputDirectory=lib",
-        ],
-    )
-    .context("could not fetch Flink's connector for Doris")?;
-    in_work(&javac, &["-cp", "lib/*", "-d", "classes", "FlinkDoris.java"])?;
+    let compiled = Command::new(javac)
+        .args(["-cp", "lib/*", "-d", "classes", "FlinkDoris.java"])
+        .current_dir(work.path())
+        .stdin(Stdio::null())
+        .status()?;
+    if !compiled.success() {
+        bail!("the job for Flink's connector could not be compiled");
+    }
     // All or nothing.
     let folder = folder()?;
     let kept = work.keep();

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::process::{Guarded, Program, Signal, find_program, tail};
 use crate::require::or_skip;
 use crate::server::free_port;
-use crate::{cache, certificates};
+use crate::{cache, certificates, maven};
 
 /// The name in `LAKEWARD_REQUIRE_SERVERS`.
 pub const NAME: &str = "kafka";
@@ -57,18 +57,9 @@ pub fn fetch() -> Result<PathBuf> {
     if let Ok(folder) = find() {
         return Ok(folder);
     }
-    let maven = find_program("mvn").context("Apache Kafka comes through Maven; there is no mvn")?;
     let work = tempfile::Builder::new().prefix("kafka-fetch-").tempdir_in(cache::folder()?)?;
-    fs::write(work.path().join("pom.xml"), POM.replace("@VERSION@", VERSION))?;
-    let done = Command::new(maven)
-        .args(["-B", "-q", "dependency:copy-dependencies", "-DincludeScope=runtime"])
-        .arg("-DoutputDirectory=lib")
-        .current_dir(work.path())
-        .stdin(Stdio::null())
-        .status()?;
-    if !done.success() {
-        bail!("Maven could not fetch Apache Kafka {VERSION}");
-    }
+    maven::copy_dependencies(&POM.replace("@VERSION@", VERSION), work.path())
+        .with_context(|| format!("could not fetch Apache Kafka {VERSION}"))?;
     // All or nothing.
     let folder = cache::folder()?.join(format!("kafka-{VERSION}"));
     if fs::rename(work.path().join("lib"), &folder).is_err() && !folder.is_dir() {

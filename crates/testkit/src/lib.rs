@@ -20,6 +20,7 @@ pub mod kafka;
 pub mod lake;
 pub mod lakeward;
 pub mod mariadb;
+mod maven;
 pub mod mysql9;
 pub mod process;
 pub mod proxy;
