@@ -6,8 +6,6 @@ mod exit;
 mod http;
 mod job;
 mod log;
-mod pipeline_file;
-mod registry;
 
 use std::process::ExitCode;
 

@@ -77,7 +77,7 @@ fn wrong_usage_is_code_2_and_one_line() {
 #[test]
 fn a_flink_cdc_file_is_understood_up_to_what_is_not_there_yet() {
     let dir = tempfile::tempdir().expect("folder");
-    let fixture = include_str!("files/flink-cdc-mysql-iceberg.yaml");
+    let fixture = include_str!("../../pipeline/tests/files/flink-cdc-mysql-iceberg.yaml");
     fs::write(dir.path().join("p.yaml"), fixture).expect("written");
     let checked = run(dir.path(), &["check", "p.yaml"]);
     let said = text(&checked.stderr);

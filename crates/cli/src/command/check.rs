@@ -10,9 +10,10 @@ use lakeward_runtime::DirStore;
 
 use super::{FileArgument, load, print};
 use crate::exit::Failure;
-use crate::job::{identity_of, merge_errors, targets_of};
-use crate::pipeline_file::Use;
-use crate::registry::Connectors;
+use crate::job::identity_of;
+use lakeward_pipeline::pipeline_file::Use;
+use lakeward_pipeline::registry::Connectors;
+use lakeward_pipeline::{merge_errors, targets_of};
 
 #[derive(Debug, Args)]
 pub struct Arguments {

@@ -4,8 +4,8 @@ use clap::Args;
 
 use super::print;
 use crate::exit::Failure;
-use crate::pipeline_file::options::nearest;
-use crate::registry::{Kind, SINKS, SOURCES};
+use lakeward_pipeline::pipeline_file::options::nearest;
+use lakeward_pipeline::registry::{Kind, SINKS, SOURCES};
 
 #[derive(Debug, Args)]
 pub struct Arguments {

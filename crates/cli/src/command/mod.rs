@@ -15,7 +15,7 @@ use indicatif::MultiProgress;
 
 use crate::exit::Failure;
 use crate::log;
-use crate::pipeline_file::{PipelineFile, Use};
+use lakeward_pipeline::pipeline_file::{PipelineFile, Use};
 
 /// Whole databases, live in the lake.
 #[derive(Debug, Parser)]

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use crate::pipeline_file::PipelineConfig;
-use crate::pipeline_file::options::{Form, OptionSpec, options_of};
-use crate::registry::{Kind, SINKS, SOURCES};
+use lakeward_pipeline::pipeline_file::PipelineConfig;
+use lakeward_pipeline::pipeline_file::options::{Form, OptionSpec, options_of};
+use lakeward_pipeline::registry::{Kind, SINKS, SOURCES};
 
 pub fn markdown() -> String {
     let mut out = String::from(

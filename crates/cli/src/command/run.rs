@@ -13,8 +13,8 @@ use crate::console::Console;
 use crate::exit::Failure;
 use crate::http::server::Server;
 use crate::job::{self, Running};
-use crate::pipeline_file::Use;
-use crate::registry::Connectors;
+use lakeward_pipeline::pipeline_file::Use;
+use lakeward_pipeline::registry::Connectors;
 
 #[derive(Debug, Args)]
 pub struct Arguments {

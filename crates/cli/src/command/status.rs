@@ -10,7 +10,7 @@ use super::{FileArgument, load, print};
 use crate::exit::Failure;
 use crate::http::client::Client;
 use crate::http::shape::Status;
-use crate::pipeline_file::Use;
+use lakeward_pipeline::pipeline_file::Use;
 
 #[derive(Debug, Args)]
 pub struct Arguments {

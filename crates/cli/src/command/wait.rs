@@ -7,7 +7,7 @@ use super::{FileArgument, load};
 use crate::exit::Failure;
 use crate::http::client::Client;
 use crate::http::shape::Point;
-use crate::pipeline_file::Use;
+use lakeward_pipeline::pipeline_file::Use;
 
 #[derive(Debug, Args)]
 pub struct Arguments {

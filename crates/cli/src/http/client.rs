@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 
 use super::shape::{Point, WaitAnswer};
-use crate::pipeline_file::PipelineFile;
+use lakeward_pipeline::pipeline_file::PipelineFile;
 
 /// How long a pipeline that was just started may take to listen.
 const GRACE: Duration = Duration::from_secs(5);

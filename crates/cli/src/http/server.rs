@@ -21,7 +21,7 @@ use super::wait::{NotReached, wait};
 use super::{client, metrics, status};
 use crate::exit::Failure;
 use crate::job::Running;
-use crate::pipeline_file::PipelineFile;
+use lakeward_pipeline::pipeline_file::PipelineFile;
 
 const WAIT_DEFAULT_MS: u64 = 60_000;
 /// How long answers in progress may take once the pipeline has ended.

@@ -11,9 +11,15 @@ fn may_use(name: &str) -> Option<&'static [&'static str]> {
         "lakeward-operators" | "lakeward-runtime" => &["lakeward-core"],
         "lakeward-query" => &["lakeward-core", "lakeward-iceberg"],
         // And every connector.
-        "lakeward" => {
-            &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward-query"]
-        }
+        "lakeward-pipeline" => &["lakeward-core", "lakeward-operators"],
+        "lakeward-flink" => &["lakeward-core", "lakeward-operators", "lakeward-pipeline"],
+        "lakeward" => &[
+            "lakeward-core",
+            "lakeward-operators",
+            "lakeward-pipeline",
+            "lakeward-runtime",
+            "lakeward-query",
+        ],
         "lakeward-testkit" => {
             &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward-values"]
         }
@@ -48,8 +54,8 @@ pub fn crates(metadata: &Metadata) -> Vec<String> {
             continue;
         };
         for used in package.built_with() {
-            let is_allowed =
-                allowed.contains(&used) || package.name == "lakeward" && connectors.contains(used);
+            let is_allowed = allowed.contains(&used)
+                || package.name == "lakeward-pipeline" && connectors.contains(used);
             if ours.contains(used) && !is_allowed {
                 problems.push(format!("{} must not use {used}", package.name));
             }

@@ -60,7 +60,6 @@ pub struct SchemaChangeLists {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     All,
-    #[cfg_attr(not(feature = "query"), allow(dead_code, reason = "only `query` asks for it"))]
     Sink,
     /// The `pipeline` section: where the job is.
     Pipeline,

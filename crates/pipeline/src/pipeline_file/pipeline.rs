@@ -2,7 +2,6 @@
 
 use lakeward_core::options::Interval;
 use lakeward_operators::{RouteMode, SchemaChangeBehavior, TableErrorPolicy};
-use lakeward_runtime::RestartStrategy;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -258,25 +257,6 @@ impl From<TableErrorOption> for TableErrorPolicy {
         match option {
             TableErrorOption::Fail => TableErrorPolicy::Fail,
             TableErrorOption::Pause => TableErrorPolicy::Pause,
-        }
-    }
-}
-
-impl PipelineConfig {
-    pub fn restart(&self) -> RestartStrategy {
-        match self.restart_strategy {
-            RestartStrategyOption::ExponentialDelay => RestartStrategy::ExponentialDelay {
-                initial: self.initial_backoff.0,
-                max: self.max_backoff.0,
-                factor: self.backoff_multiplier.max(1.0),
-                jitter: self.jitter_factor.clamp(0.0, 1.0),
-                reset_after: self.reset_backoff_threshold.0,
-            },
-            RestartStrategyOption::FixedDelay => RestartStrategy::FixedDelay {
-                attempts: Some(self.fixed_delay_attempts),
-                delay: self.fixed_delay.0,
-            },
-            RestartStrategyOption::None => RestartStrategy::None,
         }
     }
 }

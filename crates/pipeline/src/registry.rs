@@ -229,7 +229,7 @@ fn mysql(
 }
 
 #[cfg(feature = "iceberg")]
-fn iceberg(
+pub fn iceberg(
     endpoint: &Endpoint,
     ignored: &mut Vec<String>,
 ) -> Result<lakeward_iceberg::config::IcebergConfig> {
@@ -239,32 +239,6 @@ fn iceberg(
         read_section(endpoint.options.clone(), WITHOUT_EFFECT, ignored)?;
     config.validate()?;
     Ok(config)
-}
-
-/// The tables of a sink, for queries: of the one with that name, or else of the first that can be queried.
-///
-/// # Errors
-/// `Config` when there is no such sink.
-#[cfg(feature = "query")]
-pub async fn lake(
-    file: &PipelineFile,
-    name: Option<&str>,
-) -> Result<Arc<dyn lakeward_query::LakeCatalog>> {
-    let is_wanted =
-        |sink: &&Endpoint| sink.connector == "iceberg" && name.is_none_or(|name| name == sink.name);
-    let Some(endpoint) = file.sinks.iter().find(is_wanted) else {
-        let sinks = file.sinks.iter().map(|sink| match sink.name == sink.connector {
-            true => sink.name.clone(),
-            false => format!("{} ({})", sink.name, sink.connector),
-        });
-        let sinks = sinks.collect::<Vec<_>>().join(", ");
-        let wanted = name.map(|name| format!(" named {name}")).unwrap_or_default();
-        return Err(Error::config(format!(
-            "`query` reads iceberg sinks, and the pipeline has none{wanted}; it has {sinks}"
-        )));
-    };
-    let config = iceberg(endpoint, &mut Vec::new())?;
-    Ok(Arc::new(lakeward_query::IcebergLake::open(&config).await?))
 }
 
 fn unknown(what: &str, wanted: &str, line: usize, kinds: &[Kind]) -> Error {
