@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    Committable, DataChange, Error, Result, RowKind, Segment, StreamRecord, TableId, TableSchema,
-    Unavailable,
+    Committable, DataChange, Error, ErrorKind, Result, RowKind, Segment, StreamRecord,
+    TableFailure, TableId, TableSchema, Unavailable,
 };
 
 const DATA: u8 = 1;
@@ -25,6 +25,7 @@ const MARK: u8 = 3;
 const COMMITTABLE: u8 = 4;
 const PROGRESS: u8 = 5;
 const COMMITTED: u8 = 6;
+const FAILURE: u8 = 7;
 
 #[derive(Serialize, Deserialize)]
 struct DataHeader {
@@ -47,10 +48,18 @@ struct CommittableHeader {
     commit_ms: i64,
 }
 
+/// An error becomes its kind and the whole of its text.
+#[derive(Serialize, Deserialize)]
+struct FailureHeader {
+    table: TableId,
+    kind: ErrorKind,
+    message: String,
+}
+
 /// Appends the record's frame to `out`.
 ///
 /// # Errors
-/// `Bug` for a failure record, which does not leave its process, and when Arrow refuses the batch.
+/// `Bug` when Arrow refuses the batch.
 pub fn encode(record: &StreamRecord, out: &mut Vec<u8>) -> Result<()> {
     match record {
         StreamRecord::Data(change) => {
@@ -80,7 +89,11 @@ pub fn encode(record: &StreamRecord, out: &mut Vec<u8>) -> Result<()> {
         }
         StreamRecord::Progress(progress) => frame(PROGRESS, progress, &[], out),
         StreamRecord::Committed(epoch) => frame(COMMITTED, epoch, &[], out),
-        StreamRecord::Failure(_) => Err(Error::bug("a failure record cannot be encoded")),
+        StreamRecord::Failure(failure) => {
+            let (table, error) = (failure.table.clone(), &failure.error);
+            let header = FailureHeader { table, kind: error.kind(), message: error.to_string() };
+            frame(FAILURE, &header, &[], out)
+        }
     }
 }
 
@@ -118,6 +131,10 @@ pub fn decode(input: &mut &[u8]) -> Result<Option<StreamRecord>> {
         }
         PROGRESS => StreamRecord::Progress(json(header)?),
         COMMITTED => StreamRecord::Committed(json(header)?),
+        FAILURE => {
+            let FailureHeader { table, kind, message } = json(header)?;
+            StreamRecord::Failure(TableFailure { table, error: Error::new(kind, message) })
+        }
         _ => return Err(damaged()),
     };
     Ok(Some(record))

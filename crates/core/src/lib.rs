@@ -37,8 +37,8 @@ pub use record::{
 };
 pub use schema::{Column, DataType, TableSchema};
 pub use sink::{
-    CommittedTable, Committer, DdlNeeds, Epoch, EpochPublisher, MetadataApplier, Sink, SinkCheck,
-    SinkWriter, TableProgress,
+    CommittedTable, Committer, DdlNeeds, Epoch, EpochPublisher, Member, MetadataApplier, Ownership,
+    Sink, SinkCheck, SinkWriter, TableProgress,
 };
 pub use source::{ReadStatus, Source, SourceCheck, SourceOpen, SourceReader, SourceTable};
 pub use table::TableId;

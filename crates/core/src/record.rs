@@ -132,6 +132,9 @@ pub struct EpochCommitted {
     /// Changed tables and the sink's name for their new version (Iceberg: snapshot id).
     pub tables: BTreeMap<String, String>,
     pub rows: u64,
+    /// Rows from before the offsets still wait behind a DDL.
+    #[serde(default)]
+    pub held: bool,
 }
 
 /// A table that cannot go on.

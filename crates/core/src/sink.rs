@@ -27,6 +27,19 @@ pub struct TableProgress {
     pub ddl: Option<Position>,
 }
 
+/// One attempt's hold on a sink, for those who join: opaque to all but the sink that gave it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Ownership(pub String);
+
+/// Who joins an attempt.
+#[derive(Debug, Clone, Copy)]
+pub struct Member<'a> {
+    pub attempt: u64,
+    pub ownership: &'a Ownership,
+    /// Unlike that of every other member of the attempt: `DynamicStreamWriter-3`.
+    pub name: &'a str,
+}
+
 /// What a DDL must wait for, from the least to the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DdlNeeds {
@@ -70,7 +83,12 @@ pub trait Sink: Send + Sync {
 
     /// Takes ownership for this attempt: from now on an older owner's commits are refused as `Fenced`. Called once per
     /// attempt, before anything else is opened.
-    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<()>;
+    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Ownership>;
+
+    /// Takes part in an attempt for which the sink was acquired by another object of it, maybe in another process: instead
+    /// of [`Sink::acquire`], where the parts of a job do not share one sink object. Then no part sees what another has
+    /// opened or knows; all that they have in common is the target system.
+    async fn join(&self, pipeline: &PipelineId, member: &Member<'_>) -> Result<()>;
 
     /// The progress of every table that this pipeline ever committed to.
     async fn progress(&self, pipeline: &PipelineId) -> Result<Vec<TableProgress>>;

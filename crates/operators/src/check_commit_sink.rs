@@ -56,6 +56,7 @@ impl CheckCommitSink {
         }
         whole.tables.extend(report.tables);
         whole.rows += report.rows;
+        whole.held |= report.held;
         whole.commit_ms = whole.commit_ms.max(report.commit_ms);
         if seen.len() < committers {
             return Ok(());

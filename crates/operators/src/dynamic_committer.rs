@@ -114,6 +114,7 @@ impl DynamicFilesCommitter {
             commit_ms: epoch.commit_ms,
             tables: BTreeMap::new(),
             rows: 0,
+            held: !pending.capped.is_empty(),
         };
         // Tables whose rows are held reach less far; the others go together, so that a catalog can make them one commit.
         let mut groups: Vec<(Epoch, BTreeMap<TableId, Vec<Committable>>)> = Vec::new();

@@ -10,8 +10,9 @@ use async_trait::async_trait;
 use futures::future::{join_all, try_join_all};
 use lakeward_core::{
     Committable, CommittedTable, Committer, DataChange, DdlId, DdlNeeds, Epoch, EpochCommitted,
-    EpochPublisher, Error, MetadataApplier, Offsets, OperatorContext, PipelineId, Result,
-    SchemaEvent, Sink, SinkCheck, SinkWriter, Source, TableId, TableProgress, TableSchema,
+    EpochPublisher, Error, Member, MetadataApplier, Offsets, OperatorContext, Ownership,
+    PipelineId, Result, SchemaEvent, Sink, SinkCheck, SinkWriter, Source, TableId, TableProgress,
+    TableSchema,
 };
 
 /// Format version of this list's committables: the sink's number, its own version, its payload.
@@ -77,9 +78,25 @@ impl Sink for SinkList {
         Ok(whole)
     }
 
-    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<()> {
+    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Ownership> {
+        let mut each = Vec::with_capacity(self.sinks.len());
         for (name, sink) in &self.sinks {
-            sink.acquire(pipeline, attempt).await.map_err(|e| e.with("sink", name))?;
+            each.push(sink.acquire(pipeline, attempt).await.map_err(|e| e.with("sink", name))?);
+        }
+        let each = serde_json::to_string(&each)
+            .map_err(|e| Error::bug("could not encode the ownership of sinks").with_source(e))?;
+        Ok(Ownership(each))
+    }
+
+    async fn join(&self, pipeline: &PipelineId, member: &Member<'_>) -> Result<()> {
+        let each: Vec<Ownership> = serde_json::from_str(&member.ownership.0)
+            .map_err(|e| Error::bug("the ownership of sinks is damaged").with_source(e))?;
+        if each.len() != self.sinks.len() {
+            return Err(Error::bug("an attempt was joined with other sinks than it has"));
+        }
+        for ((name, sink), ownership) in self.sinks.iter().zip(&each) {
+            let member = Member { ownership, ..*member };
+            sink.join(pipeline, &member).await.map_err(|e| e.with("sink", name))?;
         }
         Ok(())
     }

@@ -3,13 +3,21 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock};
 
-use lakeward_core::{Error, PipelineId, Result, TableId};
+use lakeward_core::{Error, Ownership, PipelineId, Result, TableId};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::client::Cluster;
 use crate::label::Labels;
 use crate::progress::ProgressTable;
 use crate::table::TableFacts;
+
+/// What a run is known by in the cluster.
+#[derive(Serialize, Deserialize)]
+struct Hold {
+    incarnation: u64,
+    token: String,
+}
 
 pub(crate) struct Session {
     pub(crate) cluster: Arc<Cluster>,
@@ -34,7 +42,29 @@ impl Session {
         progress.ensure(&cluster).await?;
         let token = Uuid::new_v4().simple().to_string();
         let incarnation = progress.begin_run(&cluster, pipeline, attempt, &token).await?;
-        Ok(Self {
+        Ok(Self::of(cluster, progress, pipeline, Hold { incarnation, token }))
+    }
+
+    /// Takes part in a run that another session has begun, and is fenced off with it.
+    pub(crate) fn join(
+        cluster: Arc<Cluster>,
+        pipeline: &PipelineId,
+        ownership: &Ownership,
+    ) -> Result<Self> {
+        let hold: Hold = serde_json::from_str(&ownership.0)
+            .map_err(|e| Error::bug("the hold on the doris sink is damaged").with_source(e))?;
+        let progress = ProgressTable::new(&cluster);
+        Ok(Self::of(cluster, progress, pipeline, hold))
+    }
+
+    fn of(
+        cluster: Arc<Cluster>,
+        progress: ProgressTable,
+        pipeline: &PipelineId,
+        hold: Hold,
+    ) -> Self {
+        let Hold { incarnation, token } = hold;
+        Self {
             labels: Labels::new(pipeline, incarnation),
             cluster,
             progress,
@@ -43,7 +73,16 @@ impl Session {
             token,
             tables: Mutex::default(),
             parts: Mutex::default(),
-        })
+        }
+    }
+
+    /// For those who join.
+    pub(crate) fn ownership(&self) -> Result<Ownership> {
+        let hold = Hold { incarnation: self.incarnation, token: self.token.clone() };
+        let hold = serde_json::to_string(&hold).map_err(|e| {
+            Error::bug("could not encode the hold on the doris sink").with_source(e)
+        })?;
+        Ok(Ownership(hold))
     }
 
     /// # Errors

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lakeward_core::{
-    Committer, EpochPublisher, Error, MetadataApplier, OperatorContext, PipelineId, Result, Sink,
-    SinkCheck, SinkWriter, TableId, TableProgress, TableSchema,
+    Committer, EpochPublisher, Error, Member, MetadataApplier, OperatorContext, Ownership,
+    PipelineId, Result, Sink, SinkCheck, SinkWriter, TableId, TableProgress, TableSchema,
 };
 
 use crate::client::Cluster;
@@ -99,8 +99,15 @@ impl Sink for DorisSink {
         Ok(check)
     }
 
-    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<()> {
+    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Ownership> {
         let session = Session::begin(self.cluster.clone(), pipeline, attempt).await?;
+        let ownership = session.ownership()?;
+        self.current.set(Arc::new(session));
+        Ok(ownership)
+    }
+
+    async fn join(&self, pipeline: &PipelineId, member: &Member<'_>) -> Result<()> {
+        let session = Session::join(self.cluster.clone(), pipeline, member.ownership)?;
         self.current.set(Arc::new(session));
         Ok(())
     }

@@ -302,6 +302,7 @@ mod tests {
             commit_ms: 5,
             tables: BTreeMap::from([("d.t".to_string(), "123".to_string())]),
             rows: 2,
+            held: false,
         };
         let row = row("p", &committed, 9).expect("encodes");
         assert_eq!(row.tables, r#"{"d.t":123}"#);

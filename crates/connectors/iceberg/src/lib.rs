@@ -15,6 +15,7 @@ mod distinct;
 pub mod epochs;
 pub mod faults;
 mod file_metrics;
+mod joined_writer;
 pub mod locator;
 mod maintenance;
 mod metadata_applier;

@@ -43,7 +43,8 @@ impl Maintenance {
     pub(crate) fn new(session: &Session, metrics: CommitMetrics) -> Self {
         let config = &session.env.config;
         Self {
-            enabled: config.compaction_enabled,
+            // Rows of files that are merged move; writers in other processes would look for them where they were.
+            enabled: config.compaction_enabled && session.is_alone(),
             commit_interval: config.compaction_commit_interval,
             target_size_bytes: config.target_file_size_bytes(),
             metrics,

@@ -520,9 +520,12 @@ fn rebuild(
 impl MetadataApplier for IcebergMetadataApplier {
     fn needs(&self, event: &SchemaEvent) -> DdlNeeds {
         let one = |change: &SchemaChange| match change {
-            SchemaChange::CreateTable
-            | SchemaChange::CommentColumn { .. }
-            | SchemaChange::CommentTable { .. } => DdlNeeds::Nothing,
+            SchemaChange::CreateTable => DdlNeeds::Nothing,
+            SchemaChange::CommentColumn { .. } | SchemaChange::CommentTable { .. }
+                if self.session.is_alone() =>
+            {
+                DdlNeeds::Nothing
+            }
             SchemaChange::DropTable
             | SchemaChange::TruncateTable
             | SchemaChange::ResetTable
@@ -530,6 +533,8 @@ impl MetadataApplier for IcebergMetadataApplier {
             SchemaChange::AddColumn { existing_rows, .. } if *existing_rows != Literal::Null => {
                 DdlNeeds::RowsCommitted
             }
+            // Writers elsewhere find their rows again in the catalog alone.
+            _ if !self.session.is_alone() => DdlNeeds::RowsCommitted,
             _ => DdlNeeds::FilesComplete,
         };
         let rank = |needs: &DdlNeeds| match needs {

@@ -35,12 +35,32 @@ pub(crate) struct Session {
     tables: Mutex<HashMap<TableId, Arc<TableHandle>>>,
     /// Writers that were opened, so that one that is opened again for a table does not use a name twice.
     writers: AtomicU64,
+    /// All parts of the attempt share this session. Otherwise each part has one of its own, and learns what the others did
+    /// from the catalog alone.
+    alone: bool,
 }
 
 impl Session {
-    pub(crate) fn new(env: Environment, incarnation: Incarnation) -> Self {
+    pub(crate) fn alone(env: Environment, incarnation: Incarnation) -> Self {
         let names = FileNames::new(&incarnation, "c");
-        Self { env, incarnation, names, tables: Mutex::default(), writers: AtomicU64::new(0) }
+        Self::of(env, incarnation, names, true)
+    }
+
+    /// Of one part among others. `member` is unlike the others' in the attempt.
+    pub(crate) fn joined(env: Environment, incarnation: Incarnation, member: &str) -> Self {
+        let safe = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let author: String = member.chars().map(safe).collect();
+        let names = FileNames::new(&incarnation, format!("c.{author}"));
+        Self::of(env, incarnation, names, false)
+    }
+
+    fn of(env: Environment, incarnation: Incarnation, names: FileNames, alone: bool) -> Self {
+        let (tables, writers) = (Mutex::default(), AtomicU64::new(0));
+        Self { env, incarnation, names, tables, writers, alone }
+    }
+
+    pub(crate) fn is_alone(&self) -> bool {
+        self.alone
     }
 
     /// Names a writer's files within the incarnation.
@@ -48,16 +68,24 @@ impl Session {
         format!("w{index}.{}", self.writers.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The table's handle, loaded if the table exists.
+    /// The table's handle, loaded if the table exists; as it is in the catalog now, where others may have changed it.
     pub(crate) async fn handle(&self, table: &TableId) -> Result<Arc<TableHandle>> {
         let handle = self.unloaded(table);
-        if handle.state().is_err() {
+        if !self.alone {
+            self.refresh(&handle).await?;
+        } else if handle.state().is_err() {
             let commit = handle.lock_for_commit().await;
             if handle.state().is_err() {
                 self.reload(&handle, &commit).await?;
             }
         }
         Ok(handle)
+    }
+
+    /// Takes over what other parts of the attempt have done to the table.
+    pub(crate) async fn refresh(&self, handle: &TableHandle) -> Result<()> {
+        let commit = handle.lock_for_commit().await;
+        self.take(handle, &commit).await.map(drop)
     }
 
     /// The handle of a table that has to exist.
@@ -69,7 +97,8 @@ impl Session {
 
     fn unloaded(&self, table: &TableId) -> Arc<TableHandle> {
         let mut tables = self.tables.lock().unwrap_or_else(|e| e.into_inner());
-        let new = || Arc::new(TableHandle::new(table.clone(), self.env.lake.file_io().clone()));
+        let (file_io, alone) = (self.env.lake.file_io(), self.alone);
+        let new = || Arc::new(TableHandle::of_session(table.clone(), file_io.clone(), alone));
         tables.entry(table.clone()).or_insert_with(new).clone()
     }
 
@@ -84,7 +113,7 @@ impl Session {
         commit: &CommitGuard,
     ) -> Result<Option<LoadedTable>> {
         let (loaded, same_rows) = self.take(handle, commit).await?;
-        if !same_rows {
+        if !same_rows && self.alone {
             tracing::warn!(table = %handle.table(),
                 "another program changed the table's rows or files; following it");
         }

@@ -7,9 +7,9 @@ use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt};
 use iceberg::spec::TableMetadata;
 use lakeward_core::{
-    CheckpointId, Committer, DataType, EpochPublisher, ErrorKind, MetadataApplier, Offsets,
-    OperatorContext, PipelineId, Result, ResultExt, Sink, SinkCheck, SinkWriter, TableId,
-    TableProgress, TableSchema,
+    CheckpointId, Committer, DataType, EpochPublisher, ErrorKind, Member, MetadataApplier, Offsets,
+    OperatorContext, Ownership, PipelineId, Result, ResultExt, Sink, SinkCheck, SinkWriter,
+    TableId, TableProgress, TableSchema,
 };
 use serde::Deserialize;
 
@@ -21,11 +21,12 @@ use crate::config::{IcebergConfig, WriteMode};
 use crate::data_files::DataFileOptions;
 use crate::epochs::{self, IcebergEpochPublisher};
 use crate::faults::FaultPoints;
+use crate::joined_writer::JoinedWriter;
 use crate::locator::Share;
 use crate::maintenance::Maintenance;
 use crate::metadata_applier::IcebergMetadataApplier;
 use crate::metrics::CommitMetrics;
-use crate::names::FileNames;
+use crate::names::{FileNames, Incarnation};
 use crate::properties;
 use crate::schema_change;
 use crate::session::{CurrentSession, Environment, Session};
@@ -189,9 +190,20 @@ impl Sink for IcebergSink {
         Ok(check)
     }
 
-    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<()> {
+    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Ownership> {
         let incarnation = self.env.catalog.acquire(pipeline, attempt).await?;
-        self.current.set(Arc::new(Session::new(self.env.clone(), incarnation)));
+        let ownership = Ownership(incarnation.token.to_string());
+        self.current.set(Arc::new(Session::alone(self.env.clone(), incarnation)));
+        Ok(ownership)
+    }
+
+    async fn join(&self, pipeline: &PipelineId, member: &Member<'_>) -> Result<()> {
+        let incarnation = Incarnation {
+            pipeline: pipeline.clone(),
+            attempt: member.attempt,
+            token: member.ownership.0.as_str().into(),
+        };
+        self.current.set(Arc::new(Session::joined(self.env.clone(), incarnation, member.name)));
         Ok(())
     }
 
@@ -231,9 +243,13 @@ impl Sink for IcebergSink {
             fail_on_missing: config.missing_rows_fail,
             metrics: context.metrics.with("table", table),
         };
-        Ok(match config.write_mode {
-            WriteMode::V2Position => Box::new(TableWriter::new(handle, options)),
-            WriteMode::AppendChangelog => Box::new(ChangelogWriter::new(handle, options)),
+        let writer: Box<dyn SinkWriter> = match config.write_mode {
+            WriteMode::V2Position => Box::new(TableWriter::new(handle.clone(), options)),
+            WriteMode::AppendChangelog => Box::new(ChangelogWriter::new(handle.clone(), options)),
+        };
+        Ok(match session.is_alone() {
+            true => writer,
+            false => Box::new(JoinedWriter::new(writer, session, handle)),
         })
     }
 

@@ -123,12 +123,19 @@ pub struct TableHandle {
     file_io: FileIO,
     resolve_lock: tokio::sync::Mutex<()>,
     commit_lock: Arc<tokio::sync::Mutex<()>>,
+    /// Whether the committer takes off what is pending here. One that is elsewhere cannot.
+    tracks_pending: bool,
     inner: Mutex<Inner>,
 }
 
 impl TableHandle {
     pub fn new(table: TableId, file_io: FileIO) -> Self {
+        Self::of_session(table, file_io, true)
+    }
+
+    pub(crate) fn of_session(table: TableId, file_io: FileIO, tracks_pending: bool) -> Self {
         Self {
+            tracks_pending,
             table,
             file_io,
             resolve_lock: tokio::sync::Mutex::new(()),
@@ -238,6 +245,9 @@ impl TableHandle {
         let mut inner = self.inner();
         for file in &work.files {
             inner.ordinal_of(file.file.file_path());
+        }
+        if !self.tracks_pending {
+            return;
         }
         inner.pending.insert(work.id, work);
     }

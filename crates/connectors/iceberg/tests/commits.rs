@@ -203,6 +203,7 @@ async fn epochs_are_published_once_each() {
         commit_ms: 1,
         tables: [("d.t".to_string(), "42".to_string())].into(),
         rows: 3,
+        held: false,
     };
     for n in [1, 1, 2, 3] {
         publisher.publish(&committed(n)).await.unwrap();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use lakeward_core::{
-    Committer, EpochCommitted, EpochPublisher, MetadataApplier, OperatorContext, PipelineId,
-    Result, Sink, SinkCheck, SinkWriter, TableId, TableProgress, TableSchema,
+    Committer, EpochCommitted, EpochPublisher, Member, MetadataApplier, OperatorContext, Ownership,
+    PipelineId, Result, Sink, SinkCheck, SinkWriter, TableId, TableProgress, TableSchema,
 };
 
 use crate::committer::ValuesCommitter;
@@ -31,9 +31,14 @@ impl Sink for ValuesSink {
         Ok(SinkCheck { target: "values".into(), ..SinkCheck::default() })
     }
 
-    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<()> {
+    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Ownership> {
         self.faults.step("sink:acquire").await?;
         self.lake.acquire(pipeline, attempt);
+        Ok(Ownership(String::new()))
+    }
+
+    /// The lake is in memory: whoever shares it is in this process.
+    async fn join(&self, _: &PipelineId, _: &Member<'_>) -> Result<()> {
         Ok(())
     }
 

@@ -67,8 +67,12 @@ impl Sink for FakeSink {
     async fn check(&self, _: &PipelineId, _: &[(TableId, Arc<TableSchema>)]) -> Result<SinkCheck> {
         Ok(SinkCheck::default())
     }
-    async fn acquire(&self, _: &PipelineId, _: u64) -> Result<()> {
+    async fn join(&self, _: &PipelineId, _: &lakeward_core::Member<'_>) -> Result<()> {
         Ok(())
+    }
+
+    async fn acquire(&self, _: &PipelineId, _: u64) -> Result<lakeward_core::Ownership> {
+        Ok(lakeward_core::Ownership(String::new()))
     }
     async fn progress(&self, _: &PipelineId) -> Result<Vec<TableProgress>> {
         Ok(Vec::new())

@@ -285,6 +285,7 @@ impl Commit {
                 commit_ms: 0,
                 tables: BTreeMap::new(),
                 rows,
+                held: false,
             });
         }
     }

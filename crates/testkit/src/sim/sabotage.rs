@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use async_trait::async_trait;
 use lakeward_core::{
     CheckpointId, Collector, Committable, CommittedTable, Committer, DataChange, DdlId, DdlNeeds,
-    Epoch, EpochPublisher, Error, MetadataApplier, Offset, Offsets, OperatorContext, PipelineId,
-    ReadStatus, Result, SchemaEvent, Sink, SinkCheck, SinkWriter, Source, SourceCheck, SourceOpen,
-    SourceReader, State, TableId, TableProgress, TableSchema,
+    Epoch, EpochPublisher, Error, Member, MetadataApplier, Offset, Offsets, OperatorContext,
+    Ownership, PipelineId, ReadStatus, Result, SchemaEvent, Sink, SinkCheck, SinkWriter, Source,
+    SourceCheck, SourceOpen, SourceReader, State, TableId, TableProgress, TableSchema,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,12 @@ impl Sink for SabotagedSink {
         self.sink.check(pipeline, tables).await
     }
 
-    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<()> {
+    async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Ownership> {
         self.sink.acquire(pipeline, attempt).await
+    }
+
+    async fn join(&self, pipeline: &PipelineId, member: &Member<'_>) -> Result<()> {
+        self.sink.join(pipeline, member).await
     }
 
     async fn progress(&self, pipeline: &PipelineId) -> Result<Vec<TableProgress>> {
