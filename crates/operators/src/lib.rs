@@ -20,7 +20,7 @@ pub mod router;
 pub mod sink_list;
 mod state;
 
-pub use pipeline::{PipelineDefinition, plan_of};
+pub use pipeline::{PipelineDefinition, StageShape, plan_of, stages_of};
 pub use policy::{SchemaChangeBehavior, SchemaPolicy};
 pub use route::{RouteMode, RouteRule, Routes, ShardKey};
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lakeward_core::{Error, PipelineId, Plan, Result, Sink, Source, Stage, State};
+use lakeward_core::{
+    Error, Operator, OperatorContext, PipelineId, Plan, Result, Sink, Source, Stage, State,
+};
 
 use crate::check_commit_sink::CheckCommitSink;
 use crate::ddl_handler::StreamDdlHandler;
@@ -29,37 +31,69 @@ pub struct PipelineDefinition {
 /// Memory of the writers against that of the other stages.
 const WRITER_MEMORY_WEIGHT: usize = 8;
 
-/// The operators in a line. DDL handler and committer have one instance each: both work per table, not per row, and one
-/// committer can make all tables of an epoch one commit.
+/// An operator as a job's graph shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StageShape {
+    pub name: &'static str,
+    pub parallelism: usize,
+    /// Its part of the job's memory, against the other stages' weights.
+    pub memory_weight: usize,
+}
+
+const ROUTER: &str = "Router";
+const HANDLER: &str = "StreamDdlHandler";
+const WRITER: &str = "DynamicStreamWriter";
+const COMMITTER: &str = "DynamicFilesCommitter";
+const CHECK: &str = "CheckCommitSink";
+
+/// The stages of a pipeline in the order of the flow; nothing is opened for it. DDL handler and committer have one
+/// instance each: both work per table, not per row, and one committer can make all tables of an epoch one commit.
+pub fn stages_of(has_routes: bool, writers: usize) -> Vec<StageShape> {
+    let one = |name| StageShape { name, parallelism: 1, memory_weight: 1 };
+    let writers = StageShape {
+        parallelism: writers.max(1),
+        memory_weight: WRITER_MEMORY_WEIGHT,
+        ..one(WRITER)
+    };
+    let router = has_routes.then(|| one(ROUTER));
+    router.into_iter().chain([one(HANDLER), writers, one(COMMITTER), one(CHECK)]).collect()
+}
+
+/// The operators in a line.
 pub fn plan_of(pipeline: &PipelineDefinition) -> Plan {
-    let PipelineDefinition { id, source, sink, routes, policy, table_errors, parallelism } =
-        pipeline.clone();
-    let writers = parallelism.max(1);
-    let mut stages = Vec::new();
-    if !routes.is_empty() {
-        stages.push(Stage::new("Router", 1, move |_| Ok(Box::new(Router::new(routes.clone())))));
-    }
-    let (handler_sink, writer_sink, committer_sink) = (sink.clone(), sink.clone(), sink.clone());
-    stages.push(Stage::new("StreamDdlHandler", 1, move |context| {
-        let (sink, policy) = (handler_sink.clone(), policy.clone());
-        Ok(Box::new(StreamDdlHandler::new(context, sink, policy, table_errors)))
-    }));
-    stages.push(
-        Stage::new("DynamicStreamWriter", writers, move |context| {
-            Ok(Box::new(DynamicStreamWriter::new(context, writer_sink.clone(), table_errors)))
+    let shapes = stages_of(!pipeline.routes.is_empty(), pipeline.parallelism);
+    let stages = shapes.into_iter().map(|shape| {
+        let pipeline = pipeline.clone();
+        Stage::new(shape.name, shape.parallelism, move |context| {
+            Ok(operator(shape.name, context, &pipeline))
         })
-        .with_memory_weight(WRITER_MEMORY_WEIGHT),
-    );
-    let commit_source = source.clone();
-    stages.push(Stage::new("DynamicFilesCommitter", 1, move |context| {
-        let (sink, source) = (committer_sink.clone(), commit_source.clone());
-        Ok(Box::new(DynamicFilesCommitter::new(context, sink, source, table_errors, writers)))
-    }));
-    stages.push(Stage::new("CheckCommitSink", 1, move |context| {
-        Ok(Box::new(CheckCommitSink::new(context, sink.clone(), table_errors)))
-    }));
-    let stages = stages.into_iter().map(|s| s.with_redistribute(everything_to_all)).collect();
-    Plan { pipeline: id, source, stages }
+        .with_memory_weight(shape.memory_weight)
+        .with_redistribute(everything_to_all)
+    });
+    let (id, source) = (pipeline.id.clone(), pipeline.source.clone());
+    Plan { pipeline: id, source, stages: stages.collect() }
+}
+
+fn operator(
+    name: &str,
+    context: OperatorContext,
+    pipeline: &PipelineDefinition,
+) -> Box<dyn Operator> {
+    let PipelineDefinition { source, sink, routes, policy, table_errors, parallelism, .. } =
+        pipeline.clone();
+    match name {
+        ROUTER => Box::new(Router::new(routes)),
+        HANDLER => Box::new(StreamDdlHandler::new(context, sink, policy, table_errors)),
+        WRITER => Box::new(DynamicStreamWriter::new(context, sink, table_errors)),
+        COMMITTER => Box::new(DynamicFilesCommitter::new(
+            context,
+            sink,
+            source,
+            table_errors,
+            parallelism.max(1),
+        )),
+        _ => Box::new(CheckCommitSink::new(context, sink, table_errors)),
+    }
 }
 
 /// Every new instance gets the states of all old ones and keeps what it owns.

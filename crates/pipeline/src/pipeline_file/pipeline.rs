@@ -121,6 +121,19 @@ pub struct PipelineConfig {
     /// Restarts, without a healthy run between them, after which the job gives up.
     #[serde(rename = "restart-strategy.fixed-delay.attempts", default = "default_attempts")]
     pub fixed_delay_attempts: u32,
+
+    /// On Flink: whether the writers share slots with the other operators or have slots of their own.
+    #[serde(rename = "flink.writer-slots", default)]
+    pub flink_writer_slots: FlinkWriterSlots,
+
+    /// On Flink: a folder that all TaskManagers see, for success marks and copies of states. Defaults to
+    /// `lakeward-marks` beside the job's checkpoints.
+    #[serde(rename = "flink.marks-dir", default)]
+    pub flink_marks_dir: Option<String>,
+
+    /// On Flink: keep a copy of the newest checkpoint's states from which `lakeward run --from-flink` can go on.
+    #[serde(rename = "flink.state-copies", default = "default_true")]
+    pub flink_state_copies: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -181,6 +194,20 @@ pub enum RestartStrategyOption {
     FixedDelay,
     /// Stop at the first failure.
     None,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FlinkWriterSlots {
+    /// Every slot has one instance of each operator.
+    #[default]
+    Shared,
+    /// As many slots more as there are writers.
+    Own,
+}
+
+fn default_true() -> bool {
+    true
 }
 
 fn default_name() -> String {
