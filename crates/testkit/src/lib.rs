@@ -14,6 +14,7 @@ pub mod certificates;
 pub mod compare;
 #[cfg(feature = "doris")]
 pub mod doris;
+pub mod flink;
 pub mod flink_doris;
 pub mod form;
 pub mod kafka;
