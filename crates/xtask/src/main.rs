@@ -4,6 +4,7 @@
 
 mod build;
 mod check;
+mod flink;
 mod setup;
 mod test;
 
@@ -34,6 +35,8 @@ enum Command {
     },
     /// Format, lints, and the rules about who may depend on whom.
     Check,
+    /// Builds the job for Apache Flink: the library and the Java around it, as two jars.
+    Flink(flink::Options),
     /// Measures a release build against its limits.
     Bench(BenchOptions),
     /// Only installs what the tests need: MariaDB, MySQL 9, and the lake's other readers.
@@ -69,6 +72,7 @@ fn main() -> Result<()> {
     match arguments.command {
         Command::Test { arguments } => test::run(&arguments),
         Command::Check => check::run(),
+        Command::Flink(options) => flink::run_command(&options),
         Command::Setup => setup::everything().map(drop),
         #[cfg(feature = "servers")]
         Command::Demo(options) => demo::run(&options),

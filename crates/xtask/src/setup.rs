@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail};
 use lakeward_testkit::process::find_program;
 use lakeward_testkit::require;
-use lakeward_testkit::{flink_doris, kafka, mariadb, mysql9, venv};
+use lakeward_testkit::{flink, flink_doris, kafka, mariadb, mysql9, venv};
 
 use crate::build::run;
 
@@ -27,8 +27,9 @@ pub fn everything() -> Result<String> {
     mysql9::fetch().context("MySQL 9 is needed for its tests")?;
     kafka_broker()?;
     doris_clients()?;
-    let (kafka, readers, flink) = (kafka::NAME, venv::NAME, flink_doris::NAME);
-    Ok(format!("mariadb,mysql9,{kafka},{readers},curl,{flink}"))
+    flink_releases()?;
+    let (kafka, readers, doris) = (kafka::NAME, venv::NAME, flink_doris::NAME);
+    Ok(format!("mariadb,mysql9,{kafka},{readers},curl,{doris},{}", flink::NAME))
 }
 
 pub fn mariadb_server() -> Result<()> {
@@ -69,6 +70,20 @@ pub fn doris_clients() -> Result<()> {
     }
     println!("fetching Flink's connector for Doris into the cache folder");
     flink_doris::fetch().map(drop)
+}
+
+/// The releases of Apache Flink that the job is tried on: Java programs that come with Python packages.
+pub fn flink_releases() -> Result<()> {
+    if find_program("javac").is_none() {
+        install(&["default-jdk-headless"])?;
+    }
+    for version in flink::VERSIONS {
+        if flink::find(version).is_err() {
+            println!("fetching Apache Flink {version} into the cache folder");
+            flink::fetch(version)?;
+        }
+    }
+    Ok(())
 }
 
 /// DuckDB and PyIceberg, which read the lake back, sqlglot, which reads our statements, and PyMySQL, which speaks to Doris.
