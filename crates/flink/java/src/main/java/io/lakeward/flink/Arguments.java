@@ -10,7 +10,7 @@ import java.util.List;
 /** The command line of the job. */
 final class Arguments {
     private static final String USAGE =
-            "usage: [--until caught-up] [--marks-dir DIR]"
+            "usage: [--until caught-up] [--marks-dir DIR] [--restore-from DIR]"
                     + " (pipeline.yaml | --pipeline-base64 TEXT [--file NAME])";
 
     /** The text of the pipeline file, in Base64. */
@@ -21,6 +21,9 @@ final class Arguments {
 
     String until;
     String marksFolder;
+
+    /** A state directory of the embedded runtime to go on from. */
+    String restoreFrom;
 
     static Arguments parse(String... arguments) throws IOException {
         Arguments parsed = new Arguments();
@@ -38,6 +41,9 @@ final class Arguments {
                     break;
                 case "--marks-dir":
                     parsed.marksFolder = value(words, word);
+                    break;
+                case "--restore-from":
+                    parsed.restoreFrom = value(words, word);
                     break;
                 default:
                     parsed.read(word);

@@ -22,6 +22,7 @@ final class Handle {
     private static final int CLEAR = -5;
     private static final int MORE = -6;
     private static final int END = -7;
+    private static final int STORE = -8;
 
     private final Marks marks;
     private final NativeMetrics metrics;
@@ -131,8 +132,11 @@ final class Handle {
             case END:
                 ended = true;
                 break;
+            case STORE:
+                marks.store(output, 4);
+                break;
             default:
-                throw new IllegalStateException("the library asks for " + control + ", unknown here");
+                throw new IllegalStateException("unknown control of the library: " + control);
         }
     }
 

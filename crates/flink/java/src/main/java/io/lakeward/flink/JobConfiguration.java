@@ -36,8 +36,8 @@ final class JobConfiguration {
     private static void refuseWhatCannotWork(ReadableConfig cluster) {
         if (cluster.get(CheckpointingOptions.ENABLE_UNALIGNED)) {
             throw new IllegalArgumentException(
-                    "execution.checkpointing.unaligned.enabled is set: Flink has no unaligned"
-                            + " checkpoints for streams whose records have an address; please unset it");
+                    "execution.checkpointing.unaligned.enabled is set, but there are no unaligned"
+                            + " checkpoints for streams whose records have an address; unset it");
         }
         if (text(cluster, "jobmanager.scheduler").equalsIgnoreCase("adaptive")
                 || text(cluster, "scheduler-mode").equalsIgnoreCase("reactive")) {
@@ -56,8 +56,8 @@ final class JobConfiguration {
         options.put("execution.buffer-timeout.interval", "5 ms");
         milliseconds(CHECKPOINTING + "interval", plan, "checkpoint.interval.ms");
         if (text(cluster, TOLERATED).isEmpty()) {
-            // The next one carries what a failed one should have; and at the end of the input those fail that meet a
-            // stage of which only some instances have ended.
+            // The next one carries what a failed one should have. At the end of the input, those
+            // fail that meet a stage of which only some instances have ended.
             options.put(TOLERATED, "10");
         }
     }
@@ -75,7 +75,6 @@ final class JobConfiguration {
             milliseconds(prefix + "reset-backoff-threshold", plan, "restart.reset.ms");
             option(prefix + "backoff-multiplier", plan.get("restart.factor"));
             option(prefix + "jitter-factor", plan.get("restart.jitter"));
-            option(prefix + "attempts-before-reset-backoff", plan.get("restart.attempts"));
         } else if (type.equals("fixed-delay")) {
             milliseconds(RESTART + "fixed-delay.delay", plan, "restart.delay.ms");
             option(RESTART + "fixed-delay.attempts", plan.get("restart.attempts"));

@@ -63,7 +63,8 @@ public final class LakewardJob {
             folder = plan.get("marks.dir");
         }
         if (folder.isEmpty()) {
-            String checkpoints = job.getConfiguration().get(CheckpointingOptions.CHECKPOINTS_DIRECTORY);
+            String checkpoints =
+                    job.getConfiguration().get(CheckpointingOptions.CHECKPOINTS_DIRECTORY);
             if (checkpoints == null) {
                 throw new IllegalArgumentException(
                         "there is no folder for checkpoints: set execution.checkpointing.dir of the"
@@ -86,7 +87,8 @@ public final class LakewardJob {
     private DataStream<byte[]> source() {
         int readers = plan.number("readers");
         boolean bounded = Boolean.parseBoolean(plan.get("bounded"));
-        RustSource source = new RustSource(spec("Source"), readers, bounded, marksFolder);
+        KeyValues spec = spec("Source").with("restore.from", arguments.restoreFrom);
+        RustSource source = new RustSource(spec, readers, bounded, marksFolder);
         SingleOutputStreamOperator<byte[]> stream =
                 job.fromSource(source, WatermarkStrategy.noWatermarks(), "Source", BYTES);
         return placed(stream, "Source", readers);
@@ -111,7 +113,7 @@ public final class LakewardJob {
     private DataStream<byte[]> placed(
             SingleOutputStreamOperator<byte[]> stream, String name, int parallelism) {
         String slots = name.equals(WRITER) ? plan.get("writer.slots") : "";
-        // The defaults of chaining differ between 1.x and 2.x; a slot group would pass on to what follows.
+        // Chaining has other defaults in 2.x. What follows would inherit a slot group.
         return stream.uid(name)
                 .setParallelism(parallelism)
                 .setMaxParallelism(MAX_PARALLELISM)

@@ -6,6 +6,8 @@ import java.nio.charset.StandardCharsets;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.function.Predicate;
+import java.util.stream.Stream;
+import org.apache.flink.core.fs.FSDataOutputStream;
 import org.apache.flink.core.fs.FileStatus;
 import org.apache.flink.core.fs.FileSystem;
 import org.apache.flink.core.fs.Path;
@@ -14,7 +16,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Marks that instances leave for each other: empty files beside the checkpoints, in folders of one
- * attempt each. A name is {@code folder/name}.
+ * attempt each, {@code a17/name}. Copies of state are kept there too, {@code state/12/name}.
  */
 final class Marks {
     private static final Logger LOG = LoggerFactory.getLogger(Marks.class);
@@ -61,17 +63,52 @@ final class Marks {
         return names.toString().getBytes(StandardCharsets.UTF_8);
     }
 
-    /** {@code folder/prefix}: the marks that begin so. {@code !folder}: every folder but this one. */
+    /** {@code a17/prefix}: the marks that begin so. {@code !a17}: the folders of other attempts. */
     void clear(String what) {
         if (what.startsWith("!")) {
             String kept = what.substring(1);
-            clear(root, name -> !name.equals(kept));
+            clear(root, name -> name.matches("a[0-9]+") && !name.equals(kept));
         } else {
             int slash = what.lastIndexOf('/');
             String prefix = what.substring(slash + 1);
             Path folder = slash < 0 ? root : path(what.substring(0, slash));
             clear(folder, name -> name.startsWith(prefix));
         }
+    }
+
+    /** Keeps what follows the name and a null byte in the output, and the newest copies only. */
+    void store(byte[] output, int from) throws IOException {
+        int end = from;
+        while (output[end] != 0) {
+            end++;
+        }
+        Path file = path(new String(output, from, end - from, StandardCharsets.UTF_8));
+        FileSystem files = root.getFileSystem();
+        files.mkdirs(file.getParent());
+        Path part = file.suffix(".part");
+        try (FSDataOutputStream out = files.create(part, FileSystem.WriteMode.OVERWRITE)) {
+            out.write(output, end + 1, output.length - end - 1);
+        }
+        files.delete(file, false);
+        if (!files.rename(part, file)) {
+            throw new IOException("the copy of a state could not be put at " + file);
+        }
+        forgetBefore(file.getParent());
+    }
+
+    /** Of the copies, those of a checkpoint and of the one before it stay. */
+    private void forgetBefore(Path newest) throws IOException {
+        Path copies = newest.getParent();
+        long[] checkpoints =
+                Stream.of(list(copies))
+                        .map(folder -> folder.getPath().getName())
+                        .filter(name -> name.matches("[0-9]{1,18}"))
+                        .mapToLong(Long::parseLong)
+                        .filter(id -> id < Long.parseLong(newest.getName()))
+                        .sorted()
+                        .toArray();
+        long kept = checkpoints.length == 0 ? 0 : checkpoints[checkpoints.length - 1];
+        clear(copies, name -> name.matches("[0-9]{1,18}") && Long.parseLong(name) < kept);
     }
 
     /** What stays behind is never read again. */

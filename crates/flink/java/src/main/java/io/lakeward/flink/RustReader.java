@@ -28,6 +28,7 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
     private boolean noMoreSplits;
     private Scratch scratch;
     private Handle handle;
+    private Cancellation cancellation;
 
     RustReader(SourceReaderContext context, KeyValues spec, int readers, String marksFolder) {
         this.context = context;
@@ -53,7 +54,7 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
                 formerSplits.clear();
                 hasWork.complete(null);
             } else {
-                throw new IllegalStateException(split.splitId() + " is here, not " + added.splitId());
+                throw new IllegalStateException(added.splitId() + " is one too many here");
             }
         }
     }
@@ -103,6 +104,7 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
                         new Marks(marksFolder),
                         new NativeMetrics(context.metricGroup()),
                         records::add);
+        cancellation = new Cancellation(handle);
     }
 
     @Override
@@ -129,6 +131,7 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
     public void close() throws Exception {
         try {
             if (handle != null) {
+                cancellation.close();
                 handle.close();
             }
         } finally {

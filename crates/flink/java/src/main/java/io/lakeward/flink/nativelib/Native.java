@@ -20,7 +20,7 @@ public final class Native {
     /** What the job graph of a pipeline looks like: lines {@code key=value} in and out. */
     public static native byte[] plan(byte[] request);
 
-    /** Makes one operator instance. {@code restored}: all state found for it; null at a fresh start. */
+    /** Makes an operator instance. {@code restored}: all state found for it; null when fresh. */
     public static native long open(byte[] spec, byte[][] restored);
 
     public static native byte[][] process(long handle, byte[] record);

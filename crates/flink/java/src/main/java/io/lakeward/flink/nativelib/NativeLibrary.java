@@ -4,6 +4,7 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.math.BigInteger;
+import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -45,9 +46,9 @@ final class NativeLibrary {
     /** Each class loader needs a file of its own: the price of not having the library in lib. */
     private static void loadCopy(Path library) throws IOException {
         LOG.warn(
-                "the library of Lakeward is loaded once more, for another class loader; each job and"
-                        + " restart keeps one in memory. Put lakeward-flink-native.jar into Flink's lib"
-                        + " folder and set classloader.parent-first-patterns.additional:"
+                "the library of Lakeward is loaded once more, for another class loader; each job"
+                        + " and restart keeps one in memory. Put lakeward-flink-native.jar into"
+                        + " Flink's lib folder and set classloader.parent-first-patterns.additional:"
                         + " io.lakeward.flink.nativelib.");
         Path copy = Files.createTempFile("lakeward-", ".so");
         try {
@@ -82,10 +83,10 @@ final class NativeLibrary {
     }
 
     private static void makePrivate(Path folder) throws IOException {
-        var mine = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
+        var mine = PosixFilePermissions.fromString("rwx------");
         try {
-            Files.createDirectory(folder, mine);
-        } catch (java.nio.file.FileAlreadyExistsException e) {
+            Files.createDirectory(folder, PosixFilePermissions.asFileAttribute(mine));
+        } catch (FileAlreadyExistsException e) {
             LOG.debug("another process made {} just now", folder);
         }
     }
@@ -98,7 +99,8 @@ final class NativeLibrary {
                 throw new IOException("there is no library for " + platform() + " in the jar");
             }
             MessageDigest digest = MessageDigest.getInstance("SHA-256");
-            Files.copy(new DigestInputStream(in, digest), file, StandardCopyOption.REPLACE_EXISTING);
+            InputStream read = new DigestInputStream(in, digest);
+            Files.copy(read, file, StandardCopyOption.REPLACE_EXISTING);
             return String.format("%064x", new BigInteger(1, digest.digest())).substring(0, 16);
         } catch (NoSuchAlgorithmException e) {
             throw new IllegalStateException("every Java has SHA-256", e);
