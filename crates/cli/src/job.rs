@@ -1,5 +1,6 @@
 //! Puts a pipeline file's source, sink and operators together and starts the job.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,11 +23,19 @@ pub struct Running {
     pub checkpoint_interval_ms: u64,
 }
 
+/// Where a run's state comes from, when not from the pipeline's own state directory.
+pub enum TakeOver {
+    Nothing,
+    /// From a job on Flink; from that folder, or from where the last job was told to keep copies of its states.
+    Flink(Option<PathBuf>),
+}
+
 /// `resnapshot` names tables to be read anew, `*` for all.
-pub fn start(
+pub async fn start(
     file: &PipelineFile,
     connectors: Connectors,
     resnapshot: Vec<String>,
+    take_over: TakeOver,
 ) -> Result<Running> {
     for warning in &connectors.warnings {
         tracing::warn!("{warning}");
@@ -34,6 +43,10 @@ pub fn start(
     let config = &file.pipeline;
     let identity = identity_of(file, &connectors);
     let store = Arc::new(DirStore::open(file.state_dir(), identity)?);
+    match take_over {
+        TakeOver::Flink(folder) => flink::import(file, folder.as_deref(), &store).await?,
+        TakeOver::Nothing => flink::refuse_to_run_beside_it(file)?,
+    }
     let source = connectors.source.clone();
     let definition = definition_of(file, &connectors);
     let metrics = MetricGroup::default();

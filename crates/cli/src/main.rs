@@ -3,6 +3,7 @@
 mod command;
 mod console;
 mod exit;
+mod flink;
 mod http;
 mod job;
 mod log;

@@ -187,12 +187,9 @@ impl OperatorInstance {
     pub(crate) async fn snapshot_state(&mut self, checkpoint: CheckpointId) -> Result<Vec<u8>> {
         let Some(open) = &mut self.open else { return self.unopened_state() };
         let state = open.operator.snapshot_state(checkpoint).await?;
-        let bytes = match state.bytes.is_empty() {
-            true => Vec::new(),
-            false => encode_state(&state),
-        };
+        let bytes = encode_state(&state);
         self.copies.taken(checkpoint, &bytes);
-        Ok(bytes)
+        Ok(if state.bytes.is_empty() { Vec::new() } else { bytes })
     }
 
     /// What Flink gave back goes back as it was. It was given to every instance, so one of them keeps it.
@@ -243,7 +240,8 @@ pub(crate) struct StateCopies {
 impl StateCopies {
     pub(crate) fn of(context: &Context) -> Self {
         let wanted = context.file.pipeline.flink_state_copies;
-        let name = wanted.then(|| format!("{}.{}", context.operator, context.index));
+        let name = wanted
+            .then(|| format!("{}.{}.{}", context.operator, context.index, context.parallelism));
         Self { name, taken: Vec::new() }
     }
 

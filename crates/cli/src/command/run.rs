@@ -1,5 +1,6 @@
 //! `lakeward run`: runs a pipeline until it is told to stop.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -11,8 +12,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{FileArgument, load};
 use crate::console::Console;
 use crate::exit::Failure;
+use crate::flink::{self, FlinkArguments};
 use crate::http::server::Server;
-use crate::job::{self, Running};
+use crate::job::{self, Running, TakeOver};
 use lakeward_pipeline::pipeline_file::Use;
 use lakeward_pipeline::registry::Connectors;
 
@@ -26,6 +28,20 @@ pub struct Arguments {
     /// Read tables anew: all, or those named (db.table, separated by commas)
     #[arg(long, value_name = "TABLES", num_args = 0..=1, default_missing_value = "*", require_equals = true, value_delimiter = ',')]
     resnapshot: Vec<String>,
+    /// Where the pipeline runs: in this process, or as a job of a Flink cluster
+    #[arg(long, value_enum, default_value_t = Engine::Here)]
+    on: Engine,
+    #[command(flatten)]
+    flink: FlinkArguments,
+    /// Go on from the state that a job on Flink left, in DIR or where the last job kept it
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "", require_equals = true)]
+    from_flink: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Engine {
+    Here,
+    Flink,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -34,6 +50,9 @@ enum End {
 }
 
 pub async fn run(arguments: Arguments, screen: MultiProgress) -> Result<(), Failure> {
+    if arguments.on == Engine::Flink {
+        return on_flink(arguments).await;
+    }
     let file = load(&arguments.file.file, Use::All)?;
     let mut signals = Signals::new()?;
     // A port that is taken is found out before anything else is touched.
@@ -51,13 +70,30 @@ pub async fn run(arguments: Arguments, screen: MultiProgress) -> Result<(), Fail
         // A run without an end would wait for tables to come.
         return Err(Failure::usage(Error::config(format!("there is nothing to copy: {why}"))));
     }
-    let running = job::start(&file, connectors, arguments.resnapshot)?;
+    let take_over = match arguments.from_flink {
+        None => TakeOver::Nothing,
+        Some(folder) if folder.as_os_str().is_empty() => TakeOver::Flink(None),
+        Some(folder) => TakeOver::Flink(Some(folder)),
+    };
+    let running = job::start(&file, connectors, arguments.resnapshot, take_over).await?;
     let server = server.serve(&file, &running)?;
     let console = Console::start(&running, screen);
     let result = until_the_end(&running, until, &mut signals).await;
     console.finish().await;
     server.finish().await;
     result
+}
+
+async fn on_flink(arguments: Arguments) -> Result<(), Failure> {
+    // Secrets are looked up where the operators run.
+    let file = load(&arguments.file.file, Use::Pipeline)?;
+    if !arguments.resnapshot.is_empty() || arguments.from_flink.is_some() {
+        return Err(Failure::usage("--resnapshot and --from-flink are for runs in this process"));
+    }
+    let mut signals = Signals::new()?;
+    let until = arguments.until.is_some();
+    let path = &arguments.file.file;
+    flink::run(path, &file, until, &arguments.flink, signals.next()).await
 }
 
 async fn until_the_end(

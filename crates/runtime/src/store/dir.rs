@@ -65,6 +65,18 @@ impl DirStore {
         })
     }
 
+    /// Attempts that are begun from now on have higher numbers: for state that another runtime wrote.
+    pub async fn raise_attempt(&self, at_least: u64) -> Result<()> {
+        let last = self.begin_attempt().await?;
+        if last >= at_least {
+            return Ok(());
+        }
+        self.blocking(move |content| {
+            write_durably(&content.dir.join("attempt"), format!("{at_least}\n").as_bytes())
+        })
+        .await
+    }
+
     pub fn path(&self) -> &Path {
         &self.content.dir
     }

@@ -29,6 +29,7 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
     private Scratch scratch;
     private Handle handle;
     private Cancellation cancellation;
+    private ReaderOutput<byte[]> current;
 
     RustReader(SourceReaderContext context, KeyValues spec, int readers, String marksFolder) {
         this.context = context;
@@ -78,11 +79,17 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
         if (handle == null) {
             openHandle();
         }
-        if (!handle.hasEnded()) {
-            handle.poll();
-        }
         records.forEach(output::collect);
         records.clear();
+        if (!handle.hasEnded()) {
+            // A large transaction comes in parts, each of which goes on before the next one is read.
+            current = output;
+            try {
+                handle.poll();
+            } finally {
+                current = null;
+            }
+        }
         return handle.hasEnded() ? InputStatus.END_OF_INPUT : InputStatus.MORE_AVAILABLE;
     }
 
@@ -103,8 +110,16 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
                         split.states.isEmpty() ? null : split.states.toArray(new byte[0][]),
                         new Marks(marksFolder),
                         new NativeMetrics(context.metricGroup()),
-                        records::add);
+                        this::take);
         cancellation = new Cancellation(handle);
+    }
+
+    private void take(byte[] record) {
+        if (current == null) {
+            records.add(record);
+        } else {
+            current.collect(record);
+        }
     }
 
     @Override
