@@ -1,17 +1,20 @@
-//! State of the embedded runtime, for a pipeline that moves to Flink.
+//! State that a job goes on from without a savepoint of Flink.
 
 use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use lakeward_core::{Error, Result, State};
+use lakeward_runtime::store::{StageStates, newest_copy};
 use lakeward_runtime::{CheckpointStore, DirStore, Identity};
 
 use crate::context::{Context, encode_state};
 use crate::wire::Begin;
 
-/// A checkpoint of the embedded runtime: the reader's state, and those of the stages as a [`Begin`] carries them.
+/// A checkpoint of the embedded runtime, or a copy of one of Flink: the reader's state, and those of the stages as a [`Begin`] carries them.
 pub(crate) struct Moved {
+    /// Of a job that it was copied from.
+    pub(crate) attempt: u64,
     pub(crate) source: State,
     pub(crate) stages: Vec<(String, Vec<String>)>,
 }
@@ -24,9 +27,7 @@ pub(crate) async fn state(context: &Context) -> Result<Option<Moved>> {
     let Some(dir) = &context.restore_from else { return Ok(None) };
     let in_dir = |e: Error| e.with("state directory", dir.display());
     if !Path::new(dir).join("pipeline.json").exists() {
-        return Err(in_dir(Error::config(
-            "there is no state of a pipeline to go on from; the source's TaskManager must see the directory",
-        )));
+        return copied(context, dir).map(Some).map_err(in_dir);
     }
     let identity = Identity {
         pipeline: context.definition.id.clone(),
@@ -44,13 +45,25 @@ pub(crate) async fn state(context: &Context) -> Result<Option<Moved>> {
         )));
     };
     tracing::info!(checkpoint = checkpoint.id, dir = %dir.display(), "going on from a state directory");
+    Ok(Some(Moved { attempt: 0, source: source.clone(), stages: in_base64(&checkpoint.stages) }))
+}
+
+/// What an earlier job has copied.
+fn copied(context: &Context, dir: &Path) -> Result<Moved> {
+    let stages: Vec<&str> = context.plan.stages.iter().map(|stage| &*stage.name).collect();
+    let copy = newest_copy(dir, &stages)?.ok_or_else(|| {
+        Error::config(
+            "there is no state of a pipeline to go on from; the source's TaskManager must see the directory",
+        )
+    })?;
+    tracing::info!(checkpoint = copy.checkpoint, dir = %dir.display(), "going on from copies of states");
+    Ok(Moved { attempt: copy.attempt, source: copy.source, stages: in_base64(&copy.stages) })
+}
+
+fn in_base64(stages: &[StageStates]) -> Vec<(String, Vec<String>)> {
     let base64 = |state: &State| STANDARD.encode(encode_state(state));
-    let stages = checkpoint
-        .stages
-        .iter()
-        .map(|stage| (stage.name.to_string(), stage.states.iter().map(base64).collect()))
-        .collect();
-    Ok(Some(Moved { source: source.clone(), stages }))
+    let stages = stages.iter();
+    stages.map(|s| (s.name.to_string(), s.states.iter().map(base64).collect())).collect()
 }
 
 impl Begin {

@@ -213,12 +213,12 @@ impl OperatorInstance {
     ) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
         open.operator.checkpoint_complete(checkpoint, &mut self.collector).await?;
+        self.copies.completed(checkpoint, out);
         if self.finished {
             // Behind its last record a stage sends nothing; a source ends only when everything has been committed.
             self.collector.drain();
             return Ok(());
         }
-        self.copies.completed(checkpoint, out);
         self.tick(out).await
     }
 

@@ -26,6 +26,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct SourceInstance {
     context: Context,
     restored: Option<SourceState>,
+    /// What is restored is not Flink's: it counts once all operators have their part of it.
+    is_moved: bool,
     attempt: u64,
     step: Step,
     collector: Collector,
@@ -95,6 +97,7 @@ impl SourceInstance {
         Ok(Self {
             context,
             restored,
+            is_moved: false,
             attempt: 0,
             step: Step::New,
             collector: Collector::default(),
@@ -132,20 +135,20 @@ impl SourceInstance {
         let now = u64::try_from(self.context.clock.now_ms()).unwrap_or(0);
         let last = self.restored.as_ref().map_or(0, |restored| restored.attempt);
         self.attempt = now.max(last + 1);
-        let definition = &self.context.definition;
-        let ownership: Ownership = definition.sink.acquire(&definition.id, self.attempt).await?;
-        tracing::info!(
-            attempt = self.attempt,
-            restored = self.restored.is_some(),
-            "attempt starts"
-        );
-        let mut begin = Begin { attempt: self.attempt, ownership, states: Vec::new() };
+        let mut states = Vec::new();
         if self.restored.is_none()
             && let Some(moved) = crate::moved::state(&self.context).await?
         {
-            self.restored = Some(SourceState { attempt: 0, reader: Some(moved.source) });
-            begin.states = moved.stages;
+            self.attempt = self.attempt.max(moved.attempt + 1);
+            let (attempt, reader) = (moved.attempt, Some(moved.source));
+            self.restored = Some(SourceState { attempt, reader });
+            self.is_moved = true;
+            states = moved.stages;
         }
+        let (attempt, definition) = (self.attempt, &self.context.definition);
+        let ownership: Ownership = definition.sink.acquire(&definition.id, attempt).await?;
+        tracing::info!(attempt, restored = self.restored.is_some(), "attempt starts");
+        let begin = Begin { attempt, ownership, states };
         out.begin(&begin)?;
         let folder = marks::folder(self.attempt);
         out.control(Control::Clear(format!("!{folder}")));
@@ -270,8 +273,14 @@ impl SourceInstance {
 
     pub(crate) async fn snapshot_state(&mut self, checkpoint: CheckpointId) -> Result<Vec<u8>> {
         let reader = match &mut self.step {
-            Step::New | Step::Opening | Step::Ended => {
+            Step::New | Step::Opening if self.is_moved => return Ok(Vec::new()),
+            Step::New | Step::Opening => {
                 return Ok(self.restored.as_ref().map(SourceState::encode).unwrap_or_default());
+            }
+            Step::Ended => {
+                let state = self.restored.as_ref().map(SourceState::encode).unwrap_or_default();
+                self.copies.taken(checkpoint, &state);
+                return Ok(state);
             }
             Step::First(reader, first) => {
                 first.get_or_insert(checkpoint);

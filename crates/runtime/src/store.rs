@@ -1,5 +1,6 @@
 //! Where checkpoints are kept.
 
+mod copies;
 mod dir;
 mod file;
 mod memory;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lakeward_core::{Offsets, PipelineId, Result, State};
 
+pub use copies::{Copy, newest_copy};
 pub use dir::DirStore;
 pub use memory::MemoryStore;
 

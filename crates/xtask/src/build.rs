@@ -56,18 +56,9 @@ pub fn lakeward(profile: Profile) -> Result<PathBuf> {
         // Of the workspace, not of the package alone: cargo then gives the libraries the same features as for the tests,
         // and builds them once.
         Profile::Dev => (&["build", "--workspace", "--bin", "lakeward"], "debug"),
-        Profile::Release => (
-            &[
-                "build",
-                "--package",
-                "lakeward",
-                "--release",
-                "--no-default-features",
-                "--features",
-                "mysql,kafka,iceberg,doris",
-            ],
-            "release",
-        ),
+        Profile::Release => {
+            (&["build", "--package", "lakeward", "--release", "--no-default-features"], "release")
+        }
     };
     run(&mut cargo(arguments)?)?;
     Ok(target_folder()?.join(folder).join("lakeward"))

@@ -20,7 +20,7 @@ const MAIN_CLASS: &str = "io.lakeward.flink.LakewardJob";
 const NATIVE: &str = "io/lakeward/flink/nativelib";
 const LIBRARY: &str = "liblakeward_flink.so";
 
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub struct Options {
     /// An optimised library, for use.
     #[arg(long)]
@@ -40,7 +40,8 @@ pub fn run_command(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn build(options: &Options) -> Result<flink::Jars> {
+/// Builds both jars and returns where they are.
+pub fn build(options: &Options) -> Result<flink::Jars> {
     let folder = match &options.out {
         Some(folder) => std::path::absolute(folder)?,
         None => target_folder()?.join("flink"),

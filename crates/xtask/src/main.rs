@@ -52,9 +52,18 @@ struct DemoOptions {
     /// Seconds of live traffic.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
+    /// Where the pipeline runs: `here` in one process, or on a Flink cluster that is started for it.
+    #[arg(long, value_enum, default_value_t = Engine::Here)]
+    on: Engine,
     /// Keeps running until Enter is pressed, with the source and the lake open to questions.
     #[arg(long)]
     stay: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Engine {
+    Here,
+    Flink,
 }
 
 #[derive(clap::Args)]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 
 use crate::build::{self, cargo};
-use crate::setup;
+use crate::{flink, setup};
 
 pub fn run(arguments: &[String]) -> Result<()> {
     let begun = Instant::now();
@@ -15,6 +15,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
     let (variable, value) = setup::required(&names);
     println!("building");
     build::run(&mut cargo(&["test", "--workspace", "--no-run", "--quiet"])?)?;
+    flink::build(&flink::Options::default())?;
     let mut child = cargo(&["test", "--workspace", "--no-fail-fast"])?
         .args(arguments)
         .env(variable, value)

@@ -1,7 +1,8 @@
 //! Stays with a job: tells its states, stops it with a savepoint.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use lakeward_core::Result;
 use lakeward_pipeline::pipeline_file::PipelineFile;
 use serde_json::Value;
 
@@ -11,6 +12,8 @@ use super::rest::{Rest, text};
 use crate::exit::Failure;
 
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a job that is between two attempts is asked for a savepoint.
+const STOP_PATIENCE: Duration = Duration::from_secs(120);
 /// Questions in a row that may fail before the job is left alone: a JobManager may be restarted.
 const FAILURES_MAX: u32 = 240;
 
@@ -21,7 +24,7 @@ pub async fn follow(
     arguments: &FlinkArguments,
     is_fresh: bool,
     stop: impl Future<Output = ()>,
-) -> Result<(), Failure> {
+) -> std::result::Result<(), Failure> {
     let mut stop = std::pin::pin!(stop);
     let mut seen = Seen { asks_for_first: is_fresh, ..Seen::default() };
     let mut failures = 0;
@@ -119,14 +122,31 @@ async fn stop_with_savepoint(
     job: &mut LastJob,
     file: &PipelineFile,
     arguments: &FlinkArguments,
-) -> Result<(), Failure> {
+) -> std::result::Result<(), Failure> {
     tracing::info!("stopping job {} with a savepoint", job.id);
-    let request = rest.stop(&job.id, arguments.savepoint_dir.as_deref()).await?;
+    let started = Instant::now();
     loop {
-        if let Some(path) = rest.savepoint(&job.id, &request).await? {
-            tracing::info!("stopped; the next start goes on from {path}");
-            job.savepoint = Some(path);
-            return Ok(job.write(file)?);
+        match savepoint(rest, &job.id, arguments).await {
+            Ok(path) => {
+                tracing::info!("stopped; the next start goes on from {path}");
+                job.savepoint = Some(path);
+                return Ok(job.write(file)?);
+            }
+            // Between two attempts there is nothing that a savepoint could be taken of.
+            Err(e) if started.elapsed() < STOP_PATIENCE && rest.is_running(&job.id).await => {
+                tracing::warn!("the savepoint did not come about, trying again: {e}");
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(e) => return Err(e.into()),
+        }
+    }
+}
+
+async fn savepoint(rest: &Rest, job: &str, arguments: &FlinkArguments) -> Result<String> {
+    let request = rest.stop(job, arguments.savepoint_dir.as_deref()).await?;
+    loop {
+        if let Some(path) = rest.savepoint(job, &request).await? {
+            return Ok(path);
         }
         tokio::time::sleep(PAUSE).await;
     }

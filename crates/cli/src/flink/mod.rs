@@ -126,17 +126,20 @@ async fn start_of(
         return Ok(Start::Savepoint(path.clone()));
     }
     if let Some(job) = known {
-        let path = match &job.savepoint {
-            Some(path) => Some(path.clone()),
-            None => rest.last_checkpoint(&job.id).await,
-        };
-        return path.map(Start::Savepoint).ok_or_else(|| {
+        if let Some(path) = &job.savepoint {
+            return Ok(Start::Savepoint(path.clone()));
+        }
+        // A job that came to its end has taken its checkpoints away.
+        if let Some(path) = rest.last_checkpoint(&job.id).await {
+            return Ok(Start::Savepoint(path));
+        }
+        return Ok(Start::StateDir(import::folder_of_last_job(file).map_err(|e| {
             Failure::usage(format!(
-                "job {} of this pipeline ended without a savepoint that is known here, and Flink does not know its last \
-                 checkpoint any more; name it with --flink.from-savepoint",
+                "job {} of this pipeline ended, and Flink does not know its last checkpoint any more; name one with \
+                 --flink.from-savepoint ({e})",
                 job.id
             ))
-        });
+        })?));
     }
     let dir = std::path::absolute(file.state_dir()).unwrap_or_else(|_| file.state_dir());
     let holds_state = std::fs::read_dir(dir.join("checkpoints"))

@@ -140,8 +140,12 @@ impl Rest {
         self.get("show the job's checkpoints", &format!("/jobs/{id}/checkpoints")).await
     }
 
-    /// Where the job's newest checkpoint or savepoint is, as far as Flink still knows the job.
+    /// Where the newest checkpoint or savepoint of a job is that did not come to its end, as far as Flink still knows it.
     pub async fn last_checkpoint(&self, id: &str) -> Option<String> {
+        let job = self.job(id).await.ok()?;
+        if text(&job, "state") == "FINISHED" {
+            return None;
+        }
         let checkpoints = self.checkpoints(id).await.ok()?;
         let latest = &checkpoints["latest"];
         let newest = [&latest["completed"], &latest["savepoint"]]

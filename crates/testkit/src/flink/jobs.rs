@@ -70,6 +70,13 @@ impl Cluster {
     }
 }
 
+impl Cluster {
+    /// A job that someone else has started.
+    pub fn job(&self, id: &str) -> Job {
+        Job { id: id.to_owned(), rest: self.rest }
+    }
+}
+
 impl Job {
     fn ask(&self, below: &str) -> Result<Value> {
         self.rest.get(&format!("/jobs/{}{below}", self.id))

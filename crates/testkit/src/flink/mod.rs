@@ -3,10 +3,12 @@
 
 mod cluster;
 mod jobs;
+mod pipelines;
 mod rest;
 
 pub use cluster::{Cluster, Options};
 pub use jobs::{Job, Run, Vertex};
+pub use pipelines::Flink;
 
 use std::fs;
 use std::path::PathBuf;

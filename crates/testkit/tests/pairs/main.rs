@@ -21,10 +21,10 @@ use std::time::Instant;
 
 use lakeward_testkit::require::or_skip;
 use lakeward_testkit::server::{Options, Server};
-use lakeward_testkit::{kafka as broker, mariadb as database, venv};
+use lakeward_testkit::{flink as cluster, kafka as broker, mariadb as database, venv};
 
 use crate::kafka::Dialect;
-use crate::run::{Mode, Run, Servers, SinkKind, SourceKind};
+use crate::run::{Engine, Mode, Run, Servers, SinkKind, SourceKind};
 use crate::scenario::Scenario;
 
 /// Runs at a time: much of a run is waiting for checkpoints.
@@ -34,23 +34,49 @@ fn runs() -> Vec<Run> {
     const DEBEZIUM: SourceKind = SourceKind::Kafka(Dialect::Debezium { schemas: false });
     const WITH_SCHEMAS: SourceKind = SourceKind::Kafka(Dialect::Debezium { schemas: true });
     const CANAL: SourceKind = SourceKind::Kafka(Dialect::Canal);
+    let engine = Engine::Here;
     let mut runs = Vec::new();
     for mode in [Mode::Plain, Mode::Restarted, Mode::Killed, Mode::Parallel] {
         for source in [SourceKind::MariaDb, DEBEZIUM] {
             for sink in [SinkKind::Iceberg, SinkKind::Doris] {
-                runs.push(Run { source, sink, mode });
+                runs.push(Run { source, sink, mode, engine });
             }
         }
     }
     for source in [SourceKind::MariaDb, DEBEZIUM] {
-        runs.push(Run { source, sink: SinkKind::Both, mode: Mode::Killed });
+        runs.push(Run { source, sink: SinkKind::Both, mode: Mode::Killed, engine });
     }
     for source in [WITH_SCHEMAS, CANAL] {
         for (sink, mode) in [(SinkKind::Iceberg, Mode::Killed), (SinkKind::Doris, Mode::Parallel)] {
-            runs.push(Run { source, sink, mode });
+            runs.push(Run { source, sink, mode, engine });
         }
     }
+    runs.extend(on_flink().map(|(source, sink, mode, version)| Run {
+        source,
+        sink,
+        mode,
+        engine: Engine::Flink(version),
+    }));
     runs
+}
+
+fn on_flink() -> impl Iterator<Item = (SourceKind, SinkKind, Mode, &'static str)> {
+    const DEBEZIUM: SourceKind = SourceKind::Kafka(Dialect::Debezium { schemas: false });
+    let [oldest, newest] = cluster::VERSIONS;
+    let (mariadb, iceberg, doris) = (SourceKind::MariaDb, SinkKind::Iceberg, SinkKind::Doris);
+    [
+        (mariadb, iceberg, Mode::Plain, newest),
+        (mariadb, iceberg, Mode::Killed, newest),
+        (mariadb, iceberg, Mode::Restarted, newest),
+        (mariadb, iceberg, Mode::Parallel, newest),
+        (mariadb, iceberg, Mode::Moved, newest),
+        (mariadb, iceberg, Mode::Killed, oldest),
+        (mariadb, doris, Mode::Killed, newest),
+        (DEBEZIUM, iceberg, Mode::Killed, newest),
+        (DEBEZIUM, doris, Mode::Parallel, oldest),
+        (DEBEZIUM, doris, Mode::Moved, newest),
+    ]
+    .into_iter()
 }
 
 /// A run and the scenarios that are wanted of it.
@@ -76,7 +102,7 @@ fn name_of(run: &Run, scenario: &Scenario) -> String {
 fn main() {
     let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let scenarios = scenario::load().expect("the scenario files are readable");
-    let selected = select(&scenarios, &filters);
+    let mut selected = select(&scenarios, &filters);
     if std::env::args().any(|a| a == "--list") {
         for (run, scenarios) in &selected {
             scenarios.iter().for_each(|s| println!("{}: test", name_of(run, s)));
@@ -85,6 +111,10 @@ fn main() {
     }
     let there = or_skip(venv::NAME, venv::find()).is_some()
         && or_skip("mariadb", database::find()).is_some();
+    let flink = cluster::VERSIONS.iter().try_for_each(|version| cluster::find(version).map(drop));
+    if or_skip(cluster::NAME, flink).is_none() {
+        selected.retain(|(run, _)| run.engine == Engine::Here);
+    }
     let Some(broker) = there.then(broker::start_or_skip).flatten() else { return };
     let count: usize = selected.iter().map(|(_, scenarios)| scenarios.len()).sum();
     println!("\nrunning {count} scenarios in {} runs", selected.len());

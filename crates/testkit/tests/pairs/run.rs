@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use lakeward_testkit::case_run::Random;
+use lakeward_testkit::flink::Flink;
 use lakeward_testkit::form::Form;
 use lakeward_testkit::kafka::Broker;
 use lakeward_testkit::lakeward::{Lakeward, Pipeline};
@@ -46,6 +47,16 @@ pub enum Mode {
     /// `kill -9` at random moments while the source goes on.
     Killed,
     Parallel,
+    /// On to the other engine in the middle, and back.
+    Moved,
+}
+
+/// What the operators run in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    Here,
+    /// That version of Flink.
+    Flink(&'static str),
 }
 
 /// Two ends and a mode.
@@ -54,6 +65,7 @@ pub struct Run {
     pub source: SourceKind,
     pub sink: SinkKind,
     pub mode: Mode,
+    pub engine: Engine,
 }
 
 /// The servers of a worker.
@@ -115,8 +127,12 @@ impl Run {
             Mode::Restarted => "restarted",
             Mode::Killed => "killed",
             Mode::Parallel => "parallel",
+            Mode::Moved => "moved",
         };
-        format!("{source} to {sink}, {mode}")
+        match self.engine {
+            Engine::Here => format!("{source} to {sink}, {mode}"),
+            Engine::Flink(version) => format!("{source} to {sink}, {mode}, on flink {version}"),
+        }
     }
 
     /// What is wrong with each scenario, which is nothing where all is well. An error is of all of them.
@@ -136,10 +152,20 @@ impl Run {
             iceberg = (self.sink != SinkKind::Doris).then(|| Iceberg::new(folder));
             self.pipeline(&name, &source, iceberg.as_ref(), doris.as_ref(), folder)
         })?;
-        let driven = self.drive(scenarios, &mut source, &mut lakeward);
+        let mut flink = match self.engine {
+            Engine::Here => None,
+            Engine::Flink(version) => Some(Flink::start(version)?),
+        };
+        let driven = match &mut flink {
+            None => self.drive(scenarios, &mut source, &mut lakeward),
+            Some(flink) => self.drive_on_flink(scenarios, &mut source, &mut lakeward, flink),
+        };
         let read = driven.and_then(|()| {
             let content = Held::read(scenarios, iceberg.as_ref(), doris.as_ref())?;
-            lakeward.stop()?;
+            match &flink {
+                None => lakeward.stop()?,
+                Some(flink) => flink.check_log()?,
+            }
             check_log(&lakeward)?;
             Ok(content)
         });
@@ -179,12 +205,18 @@ impl Run {
             Ok([only]) => only,
             Err(several) => Value::Array(several),
         };
-        let parallelism = if self.mode == Mode::Parallel { 3 } else { 1 };
+        let parallelism = match (self.mode, self.engine) {
+            (Mode::Parallel, _) => 3,
+            // Over both TaskManagers.
+            (Mode::Killed, Engine::Flink(_)) => 2,
+            _ => 1,
+        };
         Pipeline(json!({
             "source": source.options(), "sink": sink,
             "pipeline": {
                 "name": name, "checkpoint.interval": "500ms", "parallelism": parallelism,
                 "state.dir": folder.join("state").display().to_string(),
+                "restart-strategy.exponential-delay.initial-backoff": "500ms",
             },
         }))
     }
@@ -209,7 +241,11 @@ impl Run {
                 for_each_step(scenarios, |s| &s.live[half(s)..], |s, step| source.apply(s, step))?;
                 lakeward.start()?;
             }
-            Mode::Killed => self.drive_killed(scenarios, source, lakeward)?,
+            Mode::Killed => self.drive_killed(scenarios, source, |_| {
+                lakeward.kill()?;
+                lakeward.start()
+            })?,
+            Mode::Moved => bail!("there is nowhere to move to"),
         }
         if !lakeward.is_up_within(Duration::from_secs(60))? {
             bail!("the run ended by itself");
@@ -217,14 +253,64 @@ impl Run {
         lakeward.wait_caught_up()
     }
 
+    /// As on one machine; the end is a bounded run that goes on from a savepoint.
+    fn drive_on_flink(
+        &self,
+        scenarios: &[&Scenario],
+        source: &mut SourceEnd<'_>,
+        lakeward: &mut Lakeward,
+        flink: &mut Flink,
+    ) -> Result<()> {
+        let half = |s: &Scenario| s.live.len() / 2;
+        if self.mode == Mode::Moved {
+            lakeward.start()?;
+            lakeward.wait_streaming()?;
+            let third = |s: &Scenario| s.live.len() / 3;
+            for_each_step(scenarios, |s| &s.live[..third(s)], |s, step| source.apply(s, step))?;
+            lakeward.stop()?;
+            flink.start_run(lakeward, &[])?;
+            let next = |s: &Scenario| third(s)..2 * third(s);
+            for_each_step(scenarios, |s| &s.live[next(s)], |s, step| source.apply(s, step))?;
+            flink.wait_checkpoints(lakeward, 3)?;
+            lakeward.stop()?;
+            let rest = |s: &Scenario| 2 * third(s)..;
+            for_each_step(scenarios, |s| &s.live[rest(s)], |s, step| source.apply(s, step))?;
+            lakeward.start_with(&["--from-flink", "--until", "caught-up"])?;
+            return match lakeward.exit_within(Duration::from_secs(120))? {
+                0 => Ok(()),
+                code => bail!("the run that came back ended with {code}: {}", lakeward.tail(8)),
+            };
+        }
+        flink.start_run(lakeward, &[])?;
+        flink.wait_checkpoints(lakeward, 2)?;
+        match self.mode {
+            Mode::Plain | Mode::Parallel => {
+                for_each_step(scenarios, |s| &s.live, |s, step| source.apply(s, step))?;
+            }
+            Mode::Restarted => {
+                for_each_step(scenarios, |s| &s.live[..half(s)], |s, step| source.apply(s, step))?;
+                lakeward.stop()?;
+                for_each_step(scenarios, |s| &s.live[half(s)..], |s, step| source.apply(s, step))?;
+                flink.start_run(lakeward, &[])?;
+                flink.wait_checkpoints(lakeward, 2)?;
+            }
+            Mode::Killed => {
+                self.drive_killed(scenarios, source, |n| flink.kill_a_task_manager(n))?;
+            }
+            Mode::Moved => {}
+        }
+        lakeward.stop()?;
+        flink.catch_up(lakeward)
+    }
+
     /// The source goes on in its own time while the pipeline is killed and started again.
     fn drive_killed(
         &self,
         scenarios: &[&Scenario],
         source: &mut SourceEnd<'_>,
-        lakeward: &mut Lakeward,
+        mut kill: impl FnMut(usize) -> Result<()>,
     ) -> Result<()> {
-        const KILLS: u32 = 5;
+        const KILLS: usize = 5;
         let mut pauses = Random::new(&self.name());
         let mut pace = Random::new(&format!("pace of {}", self.name()));
         let steps = scenarios.iter().map(|s| s.live.len() as u64).sum::<u64>().max(1);
@@ -241,10 +327,9 @@ impl Run {
                     },
                 )
             });
-            for _ in 0..KILLS {
+            for n in 0..KILLS {
                 std::thread::sleep(pauses.up_to_ms(1_800));
-                lakeward.kill()?;
-                lakeward.start()?;
+                kill(n)?;
             }
             changes.join().map_err(|_| anyhow!("the source end panicked"))?
         })

@@ -12,7 +12,9 @@ fn may_use(name: &str) -> Option<&'static [&'static str]> {
         "lakeward-query" => &["lakeward-core", "lakeward-iceberg"],
         // And every connector.
         "lakeward-pipeline" => &["lakeward-core", "lakeward-operators"],
-        "lakeward-flink" => &["lakeward-core", "lakeward-operators", "lakeward-pipeline"],
+        "lakeward-flink" => {
+            &["lakeward-core", "lakeward-operators", "lakeward-pipeline", "lakeward-runtime"]
+        }
         "lakeward" => &[
             "lakeward-core",
             "lakeward-operators",
@@ -37,6 +39,16 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("mysql_async", &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward"]),
     ("iceberg", &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward"]),
     ("datafusion", &["lakeward-core", "lakeward-operators", "lakeward-runtime", "lakeward"]),
+    (
+        "jni",
+        &[
+            "lakeward-core",
+            "lakeward-operators",
+            "lakeward-runtime",
+            "lakeward-pipeline",
+            "lakeward",
+        ],
+    ),
 ];
 
 pub fn crates(metadata: &Metadata) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! `cargo xtask demo`: a shop database becomes a lake, stays one under live traffic, and is compared row by row.
 
+mod engine;
 mod shop;
 mod traffic;
 
@@ -18,6 +19,7 @@ use lakeward_testkit::{cache, mariadb};
 use crate::DemoOptions;
 use crate::build::{self, Profile};
 use crate::setup;
+use engine::Engine;
 use shop::DATABASE;
 use traffic::{Done, SCHEMA_CHANGES};
 
@@ -29,6 +31,7 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     setup::mariadb_server()?;
     setup::readers()?;
     let binary = build::lakeward(Profile::Dev)?;
+    let mut engine = Engine::start(options.on)?;
     let server = mariadb::start(&Options::default().set("innodb_buffer_pool_size=512M"))?;
     let mut session = server.session(None)?;
     let version = session.one("SELECT version()")?.unwrap_or_default();
@@ -47,15 +50,12 @@ pub fn run(options: &DemoOptions) -> Result<()> {
     let tables = format!(r"{DATABASE}.\.*");
     let pipeline = Pipeline::new("shop to the lake", &server, &tables, &folder);
     let mut lakeward = Lakeward::of_binary(binary.clone(), &folder, &pipeline)?;
-    let (_, took) = timed(|| {
-        lakeward.start()?;
-        lakeward.wait("caught-up", Duration::from_secs(600))
-    })?;
+    let (_, took) = timed(|| engine.begin(&mut lakeward))?;
     let rate = rows as f64 / took;
     note(&format!("all of it committed after {took:.1} s: {} rows/s", grouped(rate as u64)));
 
     step("Live traffic, changes of the schema, and a kill -9 in the middle of it");
-    live(&server, &mut lakeward, options.seconds)?;
+    live(&server, &mut engine, &mut lakeward, options.seconds)?;
 
     step("Every row of every table, source against lake");
     let (total, took) = timed(|| compare_all(&server, &lakeward.lake()))?;
@@ -68,11 +68,11 @@ pub fn run(options: &DemoOptions) -> Result<()> {
         println!("\nThe source listens on port {}. Enter ends the demo.", server.port());
         std::io::stdin().read_line(&mut String::new())?;
     }
-    lakeward.stop()
+    engine.end(&mut lakeward)
 }
 
 /// Traffic for some seconds, with everything that may happen to a pipeline in between; ends caught up.
-fn live(server: &Server, lakeward: &mut Lakeward, seconds: u64) -> Result<()> {
+fn live(server: &Server, engine: &mut Engine, lakeward: &mut Lakeward, seconds: u64) -> Result<()> {
     let (stop, done) = (AtomicBool::new(false), Done::default());
     let pause = Duration::from_secs_f64(seconds as f64 / (SCHEMA_CHANGES.len() + 2) as f64);
     std::thread::scope(|scope| {
@@ -89,9 +89,7 @@ fn live(server: &Server, lakeward: &mut Lakeward, seconds: u64) -> Result<()> {
                 session.run(sql)?;
                 note(&format!("{what}: {}", sql.split_whitespace().collect::<Vec<_>>().join(" ")));
                 if i == SCHEMA_CHANGES.len() / 2 {
-                    lakeward.kill()?;
-                    lakeward.start()?;
-                    note("kill -9, and started again");
+                    note(engine.kill(lakeward)?);
                 }
             }
             std::thread::sleep(pause * 2);
@@ -104,10 +102,7 @@ fn live(server: &Server, lakeward: &mut Lakeward, seconds: u64) -> Result<()> {
         }
         outcome
     })?;
-    let (_, took) = timed(|| {
-        lakeward.is_up_within(Duration::from_secs(60))?;
-        lakeward.wait("caught-up", Duration::from_secs(300))
-    })?;
+    let (_, took) = timed(|| engine.catch_up(lakeward))?;
     note(&format!(
         "{} transactions changed {} rows; {took:.1} s after the last one the lake has them all",
         grouped(done.transactions.into_inner()),
