@@ -215,11 +215,19 @@ impl OperatorInstance {
         open.operator.checkpoint_complete(checkpoint, &mut self.collector).await?;
         self.copies.completed(checkpoint, out);
         if self.finished {
-            // Behind its last record a stage sends nothing; a source ends only when everything has been committed.
-            self.collector.drain();
-            return Ok(());
+            return self.nothing_is_lost();
         }
         self.tick(out).await
+    }
+
+    /// Behind its last record a stage sends nothing. A source ends only when everything has been committed, so what a last
+    /// commit says is that there was nothing to do.
+    fn nothing_is_lost(&mut self) -> Result<()> {
+        let mut failures = self.collector.drain().filter_map(|(_, record)| match record {
+            StreamRecord::Failure(failure) => Some(failure.error.with("table", failure.table)),
+            _ => None,
+        });
+        failures.next().map_or(Ok(()), Err)
     }
 
     pub(crate) async fn finish(&mut self, out: &mut Outputs) -> Result<()> {

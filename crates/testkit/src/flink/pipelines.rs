@@ -21,9 +21,12 @@ pub struct Flink {
 
 impl Flink {
     pub fn start(version: &str) -> Result<Self> {
-        let jars = jars()?;
-        let cluster = Cluster::start(&Options::new(version, 2, 3).jar(&jars.native))?;
-        Ok(Self { cluster, jar: jars.job })
+        let options = Options::new(version, 2, 3).jar(&jars()?.native);
+        Self::with(&options)
+    }
+
+    pub fn with(options: &Options) -> Result<Self> {
+        Ok(Self { cluster: Cluster::start(options)?, jar: jars()?.job })
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -71,6 +74,11 @@ impl Flink {
         let number = numbers.get(which % numbers.len().max(1)).context("no TaskManager is left")?;
         self.cluster.kill_task_manager(*number)?;
         self.cluster.start_task_manager().map(drop)
+    }
+
+    /// `kill -9` of the JobManager; a new one takes its place, which knows of no job.
+    pub fn replace_job_manager(&mut self) -> Result<()> {
+        self.cluster.replace_job_manager()
     }
 
     /// Runs the pipeline until it has all that is in its source now.
