@@ -122,8 +122,11 @@ impl Sink for DorisSink {
         context: &OperatorContext,
     ) -> Result<Box<dyn SinkWriter>> {
         let metrics = SinkMetrics::new(&context.metrics);
+        let session = self.current.get()?;
+        // A table of that name may have been made anew since, also in another process.
+        session.forget(table);
         Ok(Box::new(DorisWriter::new(
-            self.current.get()?,
+            session,
             table.clone(),
             context.index,
             context.memory_bytes,

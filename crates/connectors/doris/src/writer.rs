@@ -290,6 +290,8 @@ impl SinkWriter for DorisWriter {
 
     async fn table_changed(&mut self) -> Result<()> {
         self.send().await?;
+        // Whoever changed it may be in another process.
+        self.session.forget(&self.table);
         self.bound = None;
         Ok(())
     }
