@@ -122,12 +122,12 @@ impl OperatorInstance {
     fn next_record(&mut self) -> Result<Option<StreamRecord>> {
         let (input, at) = &mut self.input;
         let mut rest = &input[(*at).min(input.len())..];
-        let record = codec::decode(&mut rest)?;
+        let record = codec::decode(&mut rest);
         *at = input.len() - rest.len();
-        if record.is_none() {
+        if !matches!(record, Ok(Some(_))) {
             self.input = (Vec::new(), 0);
         }
-        Ok(record)
+        record
     }
 
     /// Puts out what was emitted. False when it was stopped by its size, to go on in the next `poll`.

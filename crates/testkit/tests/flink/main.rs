@@ -1,6 +1,7 @@
 //! What happens to a job on Flink: killed managers, older savepoints, wrong settings, many jobs in one process. The same
 //! rows as on one machine are the matter of the golden scenarios (`tests/pairs`).
 
+mod contract;
 mod library;
 mod restores;
 mod scene;
