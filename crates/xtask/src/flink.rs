@@ -34,6 +34,14 @@ pub struct Options {
     out: Option<PathBuf>,
 }
 
+impl Options {
+    /// An optimised library, in the usual place.
+    #[cfg_attr(not(feature = "servers"), allow(dead_code))]
+    pub fn of_release() -> Self {
+        Self { release: true, ..Self::default() }
+    }
+}
+
 pub fn run_command(options: &Options) -> Result<()> {
     let jars = build(options)?;
     println!("{}\n{}", jars.job.display(), jars.native.display());

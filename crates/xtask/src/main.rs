@@ -72,7 +72,7 @@ struct BenchOptions {
     /// Share of the full row counts, for a quick run: 0.1 is a tenth.
     #[arg(long, default_value_t = 1.0)]
     scale: f64,
-    /// Measurements to make, by name: log, snapshot, freshness, commits, idle, kafka, doris. All by default.
+    /// Measurements to make, by name: log, snapshot, freshness, commits, idle, kafka, doris, flink. All by default.
     only: Vec<String>,
 }
 

@@ -162,6 +162,18 @@ impl Job {
         Ok(self.ask("/checkpoints")?["counts"]["completed"].as_u64().unwrap_or_default())
     }
 
+    /// How long the newest completed checkpoint took.
+    pub fn last_checkpoint_ms(&self) -> Result<u64> {
+        let answer = self.ask("/checkpoints")?;
+        let took = answer["latest"]["completed"]["end_to_end_duration"].as_u64();
+        took.context("no checkpoint has completed yet")
+    }
+
+    /// How often the job was restored.
+    pub fn restored_checkpoints(&self) -> Result<u64> {
+        Ok(self.ask("/checkpoints")?["counts"]["restored"].as_u64().unwrap_or_default())
+    }
+
     /// How many checkpoints have failed.
     pub fn failed_checkpoints(&self) -> Result<u64> {
         Ok(self.ask("/checkpoints")?["counts"]["failed"].as_u64().unwrap_or_default())

@@ -11,7 +11,7 @@ pub use jobs::{Job, Run, Vertex};
 pub use pipelines::Flink;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -77,16 +77,21 @@ pub struct Jars {
 pub fn jars() -> Result<Jars> {
     let exe = std::env::current_exe()?;
     let found = exe.ancestors().skip(1).take(4).map(|folder| folder.join("flink"));
-    for folder in found {
-        let jars = Jars {
-            job: folder.join("lakeward-flink.jar"),
-            native: folder.join("lakeward-flink-native.jar"),
-        };
-        if jars.job.is_file() && jars.native.is_file() {
-            return Ok(jars);
-        }
+    found.filter_map(|folder| jars_of(&folder).ok()).next().context(NOT_BUILT)
+}
+
+const NOT_BUILT: &str = "the jars for Flink are not built yet: `cargo xtask flink`";
+
+/// The jars in a folder.
+pub fn jars_of(folder: &Path) -> Result<Jars> {
+    let jars = Jars {
+        job: folder.join("lakeward-flink.jar"),
+        native: folder.join("lakeward-flink-native.jar"),
+    };
+    match jars.job.is_file() && jars.native.is_file() {
+        true => Ok(jars),
+        false => bail!(NOT_BUILT),
     }
-    bail!("the jars for Flink are not built yet: `cargo xtask flink`")
 }
 
 /// Starts a cluster, or skips the running test: see [`or_skip`].

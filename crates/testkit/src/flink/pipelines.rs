@@ -1,9 +1,9 @@
 //! Pipelines on a cluster: handed over and stopped by the real program, their TaskManagers killed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Cluster, Options, jars};
+use super::{Cluster, Job, Options, jars};
 use crate::lakeward::Lakeward;
 use crate::server::PASSWORD;
 use anyhow::{Context, Result, bail};
@@ -26,7 +26,12 @@ impl Flink {
     }
 
     pub fn with(options: &Options) -> Result<Self> {
-        Ok(Self { cluster: Cluster::start(options)?, jar: jars()?.job })
+        Self::with_jar(options, &jars()?.job)
+    }
+
+    /// The same with a job that was built elsewhere.
+    pub fn with_jar(options: &Options, jar: &Path) -> Result<Self> {
+        Ok(Self { cluster: Cluster::start(options)?, jar: jar.to_owned() })
     }
 
     pub fn cluster(&self) -> &Cluster {
@@ -50,11 +55,8 @@ impl Flink {
     pub fn wait_checkpoints(&self, lakeward: &mut Lakeward, wanted: u64) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let known = std::fs::read(lakeward.folder().join("state/flink.json")).ok();
-            let job: Option<Value> = known.and_then(|text| serde_json::from_slice(&text).ok());
-            if let Some(id) = job.as_ref().and_then(|job| job["id"].as_str())
-                && job.as_ref().is_some_and(|job| job["savepoint"].is_null())
-                && self.cluster.job(id).completed_checkpoints().unwrap_or(0) >= wanted
+            if let Ok(job) = self.job_of(lakeward)
+                && job.completed_checkpoints().unwrap_or(0) >= wanted
             {
                 return Ok(());
             }
@@ -66,6 +68,14 @@ impl Flink {
             }
             std::thread::sleep(Duration::from_millis(100));
         }
+    }
+
+    /// The job that the run has started and not stopped.
+    pub fn job_of(&self, lakeward: &Lakeward) -> Result<Job> {
+        let text = std::fs::read(lakeward.folder().join("state/flink.json"))?;
+        let job: Value = serde_json::from_slice(&text)?;
+        let id = job["id"].as_str().filter(|_| job["savepoint"].is_null());
+        Ok(self.cluster.job(id.context("no job of the run goes on")?))
     }
 
     /// `kill -9` of a TaskManager that has tasks; another one takes its place.

@@ -2,6 +2,7 @@
 
 mod commits;
 mod doris;
+mod flink;
 mod freshness;
 mod idle;
 mod kafka;
@@ -93,6 +94,7 @@ const MEASUREMENTS: &[(&str, Measurement)] = &[
     ("idle", idle::measure),
     ("kafka", kafka::measure),
     ("doris", doris::measure),
+    ("flink", flink::measure),
 ];
 
 pub fn run(options: &BenchOptions) -> Result<()> {
@@ -101,6 +103,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     setup::mariadb_client()?;
     setup::readers()?;
     setup::kafka_broker()?;
+    setup::flink_releases()?;
     println!("building with --release");
     let bench = Bench { binary: build::lakeward(Profile::Release)?, scale: options.scale };
     let mut figures = Vec::new();
