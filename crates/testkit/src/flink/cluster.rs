@@ -279,6 +279,22 @@ impl Cluster {
         self.start_job_manager()
     }
 
+    /// The newest complete checkpoint that a job has left: a path for [`super::Run::restore`].
+    pub fn retained_checkpoint(&self, job: &str) -> Result<String> {
+        let folder = self.folder.path().join("checkpoints").join(job);
+        let mut newest = None;
+        for entry in fs::read_dir(&folder).with_context(|| format!("nothing of {job}"))? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let id = name.strip_prefix("chk-").and_then(|id| id.parse::<u64>().ok());
+            if path.join("_metadata").is_file() {
+                newest = newest.max(id.map(|id| (id, path)));
+            }
+        }
+        let (_, path) = newest.context("the job has left no checkpoint")?;
+        Ok(format!("file://{}", path.display()))
+    }
+
     /// Of the cluster: `http://…` for clients.
     pub fn address(&self) -> String {
         format!("http://127.0.0.1:{}", self.rest.port)

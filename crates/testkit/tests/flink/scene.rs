@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lakeward_testkit::compare;
 use lakeward_testkit::flink::{self, Flink};
-use lakeward_testkit::lake::{Lake, Reader};
+use lakeward_testkit::lake::Reader;
 use lakeward_testkit::lakeward::{Lakeward, Pipeline};
 use lakeward_testkit::require::or_skip;
 use lakeward_testkit::server::Server;
@@ -69,10 +69,12 @@ impl Scene {
             self.lakeward.stop().unwrap();
         }
         self.flink.catch_up(&mut self.lakeward).unwrap();
-        self.compare(&self.lakeward.lake());
+        self.compare();
     }
 
-    fn compare(&mut self, lake: &Lake) {
+    /// Compares every table.
+    pub fn compare(&mut self) {
+        let lake = &self.lakeward.lake();
         let tables = lake.tables().unwrap();
         for name in compare::source_tables(&mut self.session, self.database).unwrap() {
             let found = tables.iter().find(|t| t.namespace == self.database && t.name == name);

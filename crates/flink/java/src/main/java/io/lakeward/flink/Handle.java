@@ -32,11 +32,7 @@ final class Handle {
     private boolean ended;
 
     /** {@code records} receives what is for the next stage. */
-    Handle(
-            KeyValues spec,
-            byte[][] restored,
-            Marks marks,
-            NativeMetrics metrics,
+    Handle(KeyValues spec, byte[][] restored, Marks marks, NativeMetrics metrics,
             Consumer<byte[]> records) {
         this.marks = marks;
         this.metrics = metrics;

@@ -74,8 +74,10 @@ final class ReaderEnumerator implements SplitEnumerator<ReaderSplit, Assignment>
     private void assign(int reader, List<byte[]> states) {
         if (!assigned.get(reader)) {
             ReaderSplit split = returned.remove(reader);
-            context.assignSplit(
-                    split != null ? split : new ReaderSplit(reader, readers, states), reader);
+            if (split == null) {
+                split = new ReaderSplit(reader, readers, states);
+            }
+            context.assignSplit(split, reader);
             assigned.set(reader);
         }
         context.signalNoMoreSplits(reader);

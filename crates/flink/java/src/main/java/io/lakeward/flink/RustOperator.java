@@ -1,10 +1,13 @@
 package io.lakeward.flink;
 
+import static org.apache.flink.api.common.typeinfo.PrimitiveArrayTypeInfo.*;
+
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.flink.api.common.TaskInfo;
 import org.apache.flink.api.common.state.ListState;
 import org.apache.flink.api.common.state.ListStateDescriptor;
-import org.apache.flink.api.common.typeinfo.PrimitiveArrayTypeInfo;
+import org.apache.flink.configuration.Configuration;
 import org.apache.flink.core.memory.ManagedMemoryUseCase;
 import org.apache.flink.runtime.execution.Environment;
 import org.apache.flink.runtime.state.StateInitializationContext;
@@ -19,6 +22,8 @@ final class RustOperator extends AbstractStreamOperator<byte[]>
         implements OneInputStreamOperator<byte[], byte[]>, BoundedOneInput {
     private static final long serialVersionUID = 1;
     private static final long POLL_INTERVAL_MS = 20;
+    private static final ListStateDescriptor<byte[]> STATE =
+            new ListStateDescriptor<>("state", BYTE_PRIMITIVE_ARRAY_TYPE_INFO);
 
     private final KeyValues spec;
     private final String marksFolder;
@@ -38,12 +43,7 @@ final class RustOperator extends AbstractStreamOperator<byte[]>
     public void initializeState(StateInitializationContext context) throws Exception {
         super.initializeState(context);
         // The union: after a change of parallelism only Rust knows which part belongs where.
-        state =
-                context.getOperatorStateStore()
-                        .getUnionListState(
-                                new ListStateDescriptor<>(
-                                        "state",
-                                        PrimitiveArrayTypeInfo.BYTE_PRIMITIVE_ARRAY_TYPE_INFO));
+        state = context.getOperatorStateStore().getUnionListState(STATE);
         List<byte[]> restored = new ArrayList<>();
         if (context.isRestored()) {
             state.get().forEach(restored::add);
@@ -52,39 +52,29 @@ final class RustOperator extends AbstractStreamOperator<byte[]>
     }
 
     private void openHandle(byte[][] restored) throws Exception {
-        var task = getRuntimeContext().getTaskInfo();
+        TaskInfo task = getRuntimeContext().getTaskInfo();
         Environment environment = getContainingTask().getEnvironment();
-        scratch =
-                new Scratch(
-                        environment.getTaskManagerInfo().getConfiguration(),
-                        task.getIndexOfThisSubtask());
-        KeyValues mine =
-                spec.copy()
-                        .with("index", task.getIndexOfThisSubtask())
-                        .with("parallelism", task.getNumberOfParallelSubtasks())
-                        .with("attempt", task.getAttemptNumber())
-                        .with("job", environment.getJobID())
-                        .with("memory.bytes", reserveMemory(environment))
-                        .with("scratch.dir", scratch.folder());
-        handle =
-                new Handle(
-                        mine,
-                        restored,
-                        new Marks(marksFolder),
-                        new NativeMetrics(getMetricGroup()),
-                        this::emit);
+        Configuration flink = environment.getTaskManagerInfo().getConfiguration();
+        int index = task.getIndexOfThisSubtask();
+        scratch = new Scratch(flink, index);
+        KeyValues mine = spec.copy();
+        mine.with("index", index).with("parallelism", task.getNumberOfParallelSubtasks());
+        mine.with("attempt", task.getAttemptNumber()).with("job", environment.getJobID());
+        mine.with("memory.bytes", reserveMemory(environment, flink));
+        mine.with("scratch.dir", scratch.folder());
+        NativeMetrics metrics = new NativeMetrics(getMetricGroup());
+        handle = new Handle(mine, restored, new Marks(marksFolder), metrics, this::emit);
         getContainingTask().getCancelables().registerCloseable(handle::cancel);
     }
 
     /** This instance's share of the managed memory of its slot. */
-    private long reserveMemory(Environment environment) throws Exception {
+    private long reserveMemory(Environment environment, Configuration flink) throws Exception {
+        Configuration job = environment.getJobConfiguration();
+        ManagedMemoryUseCase use = ManagedMemoryUseCase.OPERATOR;
         double share =
                 getOperatorConfig()
                         .getManagedMemoryFractionOperatorUseCaseOfSlot(
-                                ManagedMemoryUseCase.OPERATOR,
-                                environment.getJobConfiguration(),
-                                environment.getTaskManagerInfo().getConfiguration(),
-                                getUserCodeClassloader());
+                                use, job, flink, getUserCodeClassloader());
         if (share <= 0) {
             return 0;
         }

@@ -96,21 +96,12 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
     private void openHandle() throws IOException {
         scratch = new Scratch(context.getConfiguration(), split.index);
         Map<String, String> flink = context.metricGroup().getAllVariables();
-        KeyValues mine =
-                spec.copy()
-                        .with("index", split.index)
-                        .with("parallelism", readers)
-                        .with("attempt", flink.get("<task_attempt_num>"))
-                        .with("job", flink.get("<job_id>"))
-                        .with("memory.bytes", 0)
-                        .with("scratch.dir", scratch.folder());
-        handle =
-                new Handle(
-                        mine,
-                        split.states.isEmpty() ? null : split.states.toArray(new byte[0][]),
-                        new Marks(marksFolder),
-                        new NativeMetrics(context.metricGroup()),
-                        this::take);
+        KeyValues mine = spec.copy().with("index", split.index).with("parallelism", readers);
+        mine.with("attempt", flink.get("<task_attempt_num>")).with("job", flink.get("<job_id>"));
+        mine.with("memory.bytes", 0).with("scratch.dir", scratch.folder());
+        byte[][] restored = split.states.isEmpty() ? null : split.states.toArray(new byte[0][]);
+        NativeMetrics metrics = new NativeMetrics(context.metricGroup());
+        handle = new Handle(mine, restored, new Marks(marksFolder), metrics, this::take);
         cancellation = new Cancellation(handle);
     }
 

@@ -15,7 +15,7 @@ final class Scratch {
         String[] disks = ConfigurationUtils.parseTempDirectories(ofTaskManager);
         Path disk = Path.of(disks[index % disks.length]);
         Files.createDirectories(disk);
-        folder = Files.createTempDirectory(disk, "lakeward-");
+        folder = Files.createTempDirectory(disk, "lakeward-scratch-");
     }
 
     Path folder() {

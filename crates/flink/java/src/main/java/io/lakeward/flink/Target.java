@@ -1,5 +1,7 @@
 package io.lakeward.flink;
 
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import org.apache.flink.api.common.functions.Partitioner;
 import org.apache.flink.api.java.functions.KeySelector;
 
@@ -17,10 +19,7 @@ final class Target implements KeySelector<byte[], Integer>, Partitioner<Integer>
     }
 
     static int of(byte[] output) {
-        return (output[0] & 0xff)
-                | (output[1] & 0xff) << 8
-                | (output[2] & 0xff) << 16
-                | output[3] << 24;
+        return ByteBuffer.wrap(output).order(ByteOrder.LITTLE_ENDIAN).getInt();
     }
 
     @Override

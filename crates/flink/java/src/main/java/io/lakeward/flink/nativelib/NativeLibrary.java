@@ -48,8 +48,8 @@ final class NativeLibrary {
         LOG.warn(
                 "the library of Lakeward is loaded once more, for another class loader; each job"
                         + " and restart keeps one in memory. Put lakeward-flink-native.jar into"
-                        + " Flink's lib folder and set classloader.parent-first-patterns.additional:"
-                        + " io.lakeward.flink.nativelib.");
+                        + " Flink's lib folder and set classloader.parent-first-patterns."
+                        + "additional: io.lakeward.flink.nativelib.");
         Path copy = Files.createTempFile("lakeward-", ".so");
         try {
             Files.copy(library, copy, StandardCopyOption.REPLACE_EXISTING);
