@@ -82,7 +82,7 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
         records.forEach(output::collect);
         records.clear();
         if (!handle.hasEnded()) {
-            // A large transaction comes in parts, each of which goes on before the next one is read.
+            // A large transaction comes in parts, each of which goes on before the next is read.
             current = output;
             try {
                 handle.poll();
