@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::flink;
 use futures::FutureExt;
 use lakeward_core::{EpochCommitted, Error, JobListener, MetricGroup, Result, Source, TableId};
 use lakeward_operators::{PipelineDefinition, plan_of};
