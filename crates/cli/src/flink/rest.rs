@@ -7,6 +7,7 @@ use lakeward_core::{Error, ErrorKind, Result, ResultExt};
 use serde_json::{Value, json};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
+const SUBMIT_TIMEOUT: Duration = Duration::from_secs(600);
 const BOUNDARY: &str = "lakeward-jar-boundary-5f3b";
 
 pub struct Rest {
@@ -121,7 +122,9 @@ impl Rest {
         if let Some(path) = savepoint {
             body["savepointPath"] = json!(path);
         }
-        let answer = self.post("run the job", &format!("/jars/{jar}/run"), &body).await?;
+        // The job's graph is built for it; on a busy JobManager that takes its time.
+        let request = self.http.post(format!("{}/jars/{jar}/run", self.address)).json(&body);
+        let answer = self.answer("run the job", request.timeout(SUBMIT_TIMEOUT)).await?;
         Ok(text(&answer, "jobid"))
     }
 

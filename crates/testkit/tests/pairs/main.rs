@@ -30,6 +30,8 @@ use crate::scenario::Scenario;
 /// Runs at a time: much of a run is waiting for checkpoints.
 const WORKERS: usize = 4;
 
+static CLUSTERS: Mutex<()> = Mutex::new(());
+
 fn runs() -> Vec<Run> {
     const DEBEZIUM: SourceKind = SourceKind::Kafka(Dialect::Debezium { schemas: false });
     const WITH_SCHEMAS: SourceKind = SourceKind::Kafka(Dialect::Debezium { schemas: true });
@@ -151,6 +153,9 @@ fn one(run: &Run, scenarios: &[&Scenario], servers: &Servers<'_>, results: &Resu
     if wanted.is_empty() {
         return;
     }
+    // A cluster is several processes that want the machine for themselves.
+    let _alone =
+        (run.engine != Engine::Here).then(|| CLUSTERS.lock().unwrap_or_else(|e| e.into_inner()));
     let begun = Instant::now();
     let outcomes = match run.run(&wanted, servers) {
         Ok(outcomes) => outcomes,
