@@ -40,7 +40,9 @@ pub use sink::{
     CommittedTable, Committer, DdlNeeds, Epoch, EpochPublisher, Member, MetadataApplier, Ownership,
     Sink, SinkCheck, SinkWriter, TableProgress,
 };
-pub use source::{ReadStatus, Source, SourceCheck, SourceOpen, SourceReader, SourceTable};
+pub use source::{
+    Reached, ReadStatus, Source, SourceCheck, SourceOpen, SourceReader, SourceTable, tables_ahead,
+};
 pub use table::TableId;
 
 /// State of one operator instance or source reader at one checkpoint: opaque bytes with a version that their owner gave.

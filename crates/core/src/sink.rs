@@ -21,6 +21,7 @@ pub struct SinkCheck {
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableProgress {
     pub table: TableId,
+    /// The newest checkpoint of which it holds something.
     pub checkpoint: CheckpointId,
     pub offsets: Offsets,
     /// The last DDL that was applied to it.

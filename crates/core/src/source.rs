@@ -1,6 +1,6 @@
 //! What a source promises.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -28,6 +28,24 @@ pub struct SourceCheck {
     pub errors: Vec<String>,
 }
 
+/// How far the sink holds a source table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reached {
+    pub offsets: Offsets,
+    /// The newest checkpoint of which it holds something.
+    pub checkpoint: CheckpointId,
+}
+
+/// Tables of which the sink holds a later checkpoint than the one that an attempt starts from.
+pub fn tables_ahead(
+    reached: &HashMap<TableId, Reached>,
+    restored: Option<CheckpointId>,
+) -> HashSet<TableId> {
+    let Some(restored) = restored else { return HashSet::new() };
+    let ahead = reached.iter().filter(|(_, reached)| reached.checkpoint > restored);
+    ahead.map(|(table, _)| table.clone()).collect()
+}
+
 /// How a reader is opened.
 #[derive(Clone)]
 pub struct SourceOpen {
@@ -41,6 +59,10 @@ pub struct SourceOpen {
     /// How far the sink already holds each source table, where that is beyond `restored`: log rows and DDL that these
     /// offsets cover are dropped. See [`Source::covers`].
     pub committed: HashMap<TableId, Offsets>,
+    /// Tables of which the sink holds a later checkpoint than `restored`: an older one was put back. Their log rows are told
+    /// apart by `committed`. A snapshot that `restored` has not finished cannot be gone on with: rows that it brought
+    /// later may have been deleted in the source since, and nobody would take them away. Such a table starts over.
+    pub ahead: HashSet<TableId>,
     /// Tables whose content is to be read anew ("all" when it holds `*`), by the user's explicit wish.
     pub resnapshot: Vec<String>,
     pub clock: Arc<dyn Clock>,

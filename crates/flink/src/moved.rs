@@ -4,7 +4,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use lakeward_core::{Error, Result, State};
+use lakeward_core::{CheckpointId, Error, Result, State};
 use lakeward_runtime::store::{StageStates, newest_copy};
 use lakeward_runtime::{CheckpointStore, DirStore, Identity};
 
@@ -15,6 +15,7 @@ use crate::wire::Begin;
 pub(crate) struct Moved {
     /// Of a job that it was copied from.
     pub(crate) attempt: u64,
+    pub(crate) checkpoint: CheckpointId,
     pub(crate) source: State,
     pub(crate) stages: Vec<(String, Vec<String>)>,
 }
@@ -45,7 +46,9 @@ pub(crate) async fn state(context: &Context) -> Result<Option<Moved>> {
         )));
     };
     tracing::info!(checkpoint = checkpoint.id, dir = %dir.display(), "going on from a state directory");
-    Ok(Some(Moved { attempt: 0, source: source.clone(), stages: in_base64(&checkpoint.stages) }))
+    let (id, source) = (CheckpointId(checkpoint.id), source.clone());
+    let stages = in_base64(&checkpoint.stages);
+    Ok(Some(Moved { attempt: 0, checkpoint: id, source, stages }))
 }
 
 /// What an earlier job has copied.
@@ -57,7 +60,9 @@ fn copied(context: &Context, dir: &Path) -> Result<Moved> {
         )
     })?;
     tracing::info!(checkpoint = copy.checkpoint, dir = %dir.display(), "going on from copies of states");
-    Ok(Moved { attempt: copy.attempt, source: copy.source, stages: in_base64(&copy.stages) })
+    let checkpoint = CheckpointId(copy.checkpoint);
+    let stages = in_base64(&copy.stages);
+    Ok(Moved { attempt: copy.attempt, checkpoint, source: copy.source, stages })
 }
 
 fn in_base64(stages: &[StageStates]) -> Vec<(String, Vec<String>)> {

@@ -1,11 +1,12 @@
 //! The source's instance: begins an attempt, reads between two barriers, ends a bounded job.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lakeward_core::{
     CheckpointId, Collector, Error, Offsets, Ownership, ReadStatus, Result, SourceOpen,
-    SourceReader, State, StreamRecord, Target,
+    SourceReader, State, StreamRecord, TableId, Target, tables_ahead,
 };
 use lakeward_pipeline::Floors;
 
@@ -64,12 +65,15 @@ struct End {
 #[derive(Debug, Clone, PartialEq)]
 struct SourceState {
     attempt: u64,
+    /// That it is of.
+    checkpoint: CheckpointId,
     reader: Option<State>,
 }
 
 impl SourceState {
     fn encode(&self) -> Vec<u8> {
         let mut bytes = self.attempt.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&self.checkpoint.0.to_le_bytes());
         if let Some(reader) = &self.reader {
             bytes.extend_from_slice(&encode_state(reader));
         }
@@ -77,11 +81,12 @@ impl SourceState {
     }
 
     fn decode(bytes: &[u8]) -> Result<Self> {
-        let (attempt, rest) = bytes
-            .split_first_chunk::<8>()
-            .ok_or_else(|| Error::bug("the state of the source that Flink gave back is damaged"))?;
+        let damaged = || Error::bug("the state of the source that Flink gave back is damaged");
+        let (attempt, rest) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let (checkpoint, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let checkpoint = CheckpointId(u64::from_le_bytes(*checkpoint));
         let reader = if rest.is_empty() { None } else { Some(decode_state(rest)?) };
-        Ok(Self { attempt: u64::from_le_bytes(*attempt), reader })
+        Ok(Self { attempt: u64::from_le_bytes(*attempt), checkpoint, reader })
     }
 }
 
@@ -140,8 +145,9 @@ impl SourceInstance {
             && let Some(moved) = crate::moved::state(&self.context).await?
         {
             self.attempt = self.attempt.max(moved.attempt + 1);
-            let (attempt, reader) = (moved.attempt, Some(moved.source));
-            self.restored = Some(SourceState { attempt, reader });
+            let (attempt, checkpoint) = (moved.attempt, moved.checkpoint);
+            let reader = Some(moved.source);
+            self.restored = Some(SourceState { attempt, checkpoint, reader });
             self.is_moved = true;
             states = moved.stages;
         }
@@ -168,7 +174,11 @@ impl SourceInstance {
             out.control(Control::Unwatch(marks::folder(self.attempt)));
         }
         let definition = &self.context.definition;
-        let committed = Floors::new(definition).read().await?;
+        let reached = Floors::new(definition).read().await?;
+        let from = self.restored.as_ref().map(|restored| restored.checkpoint);
+        let ahead = tables_ahead(&reached, from);
+        let committed: HashMap<TableId, Offsets> =
+            reached.into_iter().map(|(table, reached)| (table, reached.offsets)).collect();
         let restored = self.restored.as_ref().and_then(|restored| restored.reader.clone());
         if let (None, Some(table)) = (&restored, committed.keys().min()) {
             return Err(Error::config(
@@ -186,6 +196,7 @@ impl SourceInstance {
             parallelism: self.context.parallelism,
             restored,
             committed,
+            ahead,
             resnapshot: Vec::new(),
             clock: self.context.clock.clone(),
             checkpoints: Arc::new(FlinkDecides),
@@ -289,7 +300,7 @@ impl SourceInstance {
             Step::Reading(reader) => reader,
         };
         let reader = Some(reader.snapshot_state(checkpoint).await?);
-        let state = SourceState { attempt: self.attempt, reader };
+        let state = SourceState { attempt: self.attempt, checkpoint, reader };
         if self.end.reached {
             self.end.checkpoint.get_or_insert(checkpoint);
             // Nothing is read any more: this is the state to the end.
@@ -361,12 +372,12 @@ mod tests {
     fn the_state_of_a_source_survives_and_damage_is_an_error() {
         let reader = State { version: 3, bytes: b"{}".to_vec() };
         for state in [
-            SourceState { attempt: 9, reader: Some(reader) },
-            SourceState { attempt: 1 << 60, reader: None },
+            SourceState { attempt: 9, checkpoint: CheckpointId(3), reader: Some(reader) },
+            SourceState { attempt: 1 << 60, checkpoint: CheckpointId(0), reader: None },
         ] {
             assert_eq!(SourceState::decode(&state.encode()).unwrap(), state);
         }
         assert!(SourceState::decode(b"short").is_err());
-        assert!(SourceState::decode(b"123456789").is_err());
+        assert!(SourceState::decode(b"12345678123456789").is_err());
     }
 }

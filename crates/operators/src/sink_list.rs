@@ -114,7 +114,7 @@ impl Sink for SinkList {
                         *seen += 1;
                         let offsets = std::mem::take(&mut before.offsets);
                         before.offsets = self.of_both(offsets, &progress.offsets)?;
-                        before.checkpoint = before.checkpoint.min(progress.checkpoint);
+                        before.checkpoint = before.checkpoint.max(progress.checkpoint);
                         before.ddl = before.ddl.min(progress.ddl);
                     }
                 }

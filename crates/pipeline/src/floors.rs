@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use lakeward_core::{
-    Offsets, PipelineId, Result, Sink, Source, SourceTable, TableId, TableProgress,
+    Offsets, PipelineId, Reached, Result, Sink, Source, SourceTable, TableId, TableProgress,
 };
 use lakeward_operators::{PipelineDefinition, Routes};
 
@@ -24,7 +24,7 @@ impl Floors {
     }
 
     /// Source tables that every one of their sink tables holds rows of, and the offsets that all of these cover.
-    pub async fn read(&self) -> Result<HashMap<TableId, Offsets>> {
+    pub async fn read(&self) -> Result<HashMap<TableId, Reached>> {
         let progress = self.sink.progress(&self.id).await?;
         // A table that was created and never committed to has no offsets.
         let reached = progress.into_iter().filter(|p| !p.offsets.is_empty());
@@ -36,20 +36,25 @@ impl Floors {
     async fn of_source_tables(
         &self,
         reached: HashMap<TableId, TableProgress>,
-    ) -> Result<HashMap<TableId, Offsets>> {
+    ) -> Result<HashMap<TableId, Reached>> {
         if self.routes.is_empty() || reached.is_empty() {
-            return Ok(reached.into_iter().map(|(table, p)| (table, p.offsets)).collect());
+            let reached = reached.into_iter().map(|(table, p)| {
+                (table, Reached { offsets: p.offsets, checkpoint: p.checkpoint })
+            });
+            return Ok(reached.collect());
         }
         let tables = self.source.check().await?.tables;
         let mut floors = HashMap::new();
         for SourceTable { table, .. } in tables {
             let targets = self.routes.targets(&table)?;
-            let offsets = targets.iter().map(|t| reached.get(&t.table).map(|p| &p.offsets));
+            let found = targets.iter().map(|t| reached.get(&t.table));
             // A target that has nothing yet needs all of it.
-            let Some(offsets) = offsets.collect::<Option<Vec<&Offsets>>>() else { continue };
-            let floor = lowest(&*self.source, &offsets)?;
-            if !floor.is_empty() {
-                floors.insert(table, floor);
+            let Some(found) = found.collect::<Option<Vec<&TableProgress>>>() else { continue };
+            let offsets: Vec<&Offsets> = found.iter().map(|p| &p.offsets).collect();
+            let offsets = lowest(&*self.source, &offsets)?;
+            let checkpoint = found.iter().map(|p| p.checkpoint).max();
+            if let Some(checkpoint) = checkpoint.filter(|_| !offsets.is_empty()) {
+                floors.insert(table, Reached { offsets, checkpoint });
             }
         }
         Ok(floors)

@@ -1,12 +1,14 @@
 //! One attempt: opens everything from the newest checkpoint, runs it, and ends every task.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures::FutureExt;
 use lakeward_core::{
-    CheckpointRequester as _, Error, MetricGroup, Operator, OperatorContext, Result, SourceOpen,
+    CheckpointId, CheckpointRequester as _, Error, MetricGroup, Offsets, Operator, OperatorContext,
+    Result, SourceOpen, TableId, tables_ahead,
 };
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
@@ -77,6 +79,9 @@ async fn start(
     let readers = plan.source.reader_parallelism(options.source_parallelism.max(1)).max(1);
     let Restored { source: reader_states, stages: stage_states } =
         restore(plan, readers, checkpoint.as_ref())?;
+    let ahead = tables_ahead(&committed, checkpoint.as_ref().map(|c| CheckpointId(c.id)));
+    let committed: HashMap<TableId, Offsets> =
+        committed.into_iter().map(|(table, reached)| (table, reached.offsets)).collect();
     let is_first = checkpoint.is_none() && committed.is_empty() && resnapshot.is_empty();
     let restored = checkpoint.as_ref().map(|c| c.id);
     job.status.update(|status| status.restored = restored);
@@ -177,6 +182,7 @@ async fn start(
             parallelism: readers,
             restored,
             committed: committed.clone(),
+            ahead: ahead.clone(),
             resnapshot: resnapshot.clone(),
             clock: options.clock.clone(),
             checkpoints: job.requests.clone(),

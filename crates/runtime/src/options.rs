@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use lakeward_core::{Clock, JobListener, MetricGroup, Offsets, Result, TableId};
+use lakeward_core::{Clock, JobListener, MetricGroup, Reached, Result, TableId};
 
 use crate::{CheckpointStore, RestartStrategy, SystemClock, SystemTimer, Timer};
 
 /// Called with the attempt's number before anything else of it: takes ownership of the sink and gives back how far each
 /// source table has come in it.
 pub type BeforeAttempt =
-    Arc<dyn Fn(u64) -> BoxFuture<'static, Result<HashMap<TableId, Offsets>>> + Send + Sync>;
+    Arc<dyn Fn(u64) -> BoxFuture<'static, Result<HashMap<TableId, Reached>>> + Send + Sync>;
 
 /// Where a job reaches out of the runtime.
 #[derive(Clone, Default)]

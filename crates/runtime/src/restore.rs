@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use lakeward_core::{Error, Offsets, Plan, Result, Stage, State, TableId};
+use lakeward_core::{Error, Plan, Reached, Result, Stage, State, TableId};
 
 use crate::Checkpoint;
 
@@ -80,7 +80,7 @@ fn states_of(stage: &Stage, stored: &[State]) -> Result<Vec<Option<State>>> {
 /// Refuses to read everything again on top of what the sink already holds.
 pub(crate) fn check_not_lost(
     checkpoint: Option<&Arc<Checkpoint>>,
-    committed: &HashMap<TableId, Offsets>,
+    committed: &HashMap<TableId, Reached>,
     resnapshot: &[String],
 ) -> Result<()> {
     let example = committed.keys().min();
@@ -186,7 +186,8 @@ mod tests {
         let stored = checkpoint(vec![state(1)]);
         assert_eq!(kind(restore(&plan(vec![]), 1, Some(&stored))), ErrorKind::Config);
         assert_eq!(kind(restore(&plan(vec![stage(1)]), 2, Some(&stored))), ErrorKind::Config);
-        let committed = [(TableId::new("a", "b"), Offsets::new())].into();
+        let reached = Reached { offsets: Offsets::new(), checkpoint: CheckpointId(1) };
+        let committed = [(TableId::new("a", "b"), reached)].into();
         let error = check_not_lost(None, &committed, &[]).expect_err("lost");
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains("--resnapshot"));

@@ -1,6 +1,5 @@
 //! `lakeward run`: runs a pipeline until it is told to stop.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -35,7 +34,7 @@ pub struct Arguments {
     flink: FlinkArguments,
     /// Go on from the state that a job on Flink left, in DIR or where the last job kept it
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "", require_equals = true)]
-    from_flink: Option<PathBuf>,
+    from_flink: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -72,8 +71,8 @@ pub async fn run(arguments: Arguments, screen: MultiProgress) -> Result<(), Fail
     }
     let take_over = match arguments.from_flink {
         None => TakeOver::Nothing,
-        Some(folder) if folder.as_os_str().is_empty() => TakeOver::Flink(None),
-        Some(folder) => TakeOver::Flink(Some(folder)),
+        Some(folder) if folder.is_empty() => TakeOver::Flink(None),
+        Some(folder) => TakeOver::Flink(Some(folder.into())),
     };
     let running = job::start(&file, connectors, arguments.resnapshot, take_over).await?;
     let server = server.serve(&file, &running)?;

@@ -206,7 +206,12 @@ impl MysqlSource {
                     Run::Done
                 }
             };
-            if is_wanted(&state.table, &open.resnapshot) {
+            let is_finished = matches!(slot.run, Run::Done) && !matches!(slot.phase, Phase::Asked);
+            let is_beyond = open.ahead.contains(&state.table) && !is_finished;
+            if is_beyond {
+                warn!(table = %state.table, "the sink is ahead of this snapshot: reading the table anew");
+            }
+            if is_beyond || is_wanted(&state.table, &open.resnapshot) {
                 slot.phase = Phase::Asked;
                 slot.intent.reset = true;
                 slot.run = Run::Done;

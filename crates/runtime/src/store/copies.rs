@@ -66,6 +66,8 @@ fn read(folder: &Path, checkpoint: u64, stages: &[&str]) -> Result<Option<Copy>>
     let damaged = || Error::config("a copy of the job's states is damaged");
     let Some(source) = take("Source").and_then(|mut states| states.pop()) else { return Ok(None) };
     let (attempt, source) = source.split_first_chunk::<8>().ok_or_else(damaged)?;
+    // Its checkpoint, which the folder's name says as well.
+    let (_, source) = source.split_first_chunk::<8>().ok_or_else(damaged)?;
     let mut copied = Vec::new();
     for stage in stages {
         let Some(states) = take(stage) else { return Ok(None) };
@@ -102,7 +104,7 @@ mod tests {
         assert!(newest_copy(&folder.path().join("nothing"), &stages).unwrap().is_none());
         for id in ["9", "10", "11"] {
             let copy = folder.path().join(id);
-            write(&copy, "Source.0.1", &77u64.to_le_bytes());
+            write(&copy, "Source.0.1", &[77u64.to_le_bytes(), 10u64.to_le_bytes()].concat());
             write(&copy, "Handler.0.1", b"");
             write(&copy, "Writer.0.2", b"");
         }

@@ -80,6 +80,8 @@ pub fn start(world: &Arc<World>, options: JobOptions, parallelism: usize) -> Job
     let hooks = Hooks {
         before_attempt: Some(Arc::new(move |_| {
             let progress = progress.progress.lock().unwrap().clone();
+            let reached = |offsets| Reached { offsets, checkpoint: CheckpointId(0) };
+            let progress = progress.into_iter().map(|(table, o)| (table, reached(o))).collect();
             Box::pin(async move { Ok(progress) })
         })),
         listener: None,

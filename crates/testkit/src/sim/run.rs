@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lakeward_core::{Offsets, PipelineId, Result, Sink, Source, TableId};
+use lakeward_core::{PipelineId, Reached, Result, Sink, Source, TableId};
 use lakeward_operators::{PipelineDefinition, TableErrorPolicy, plan_of};
 use lakeward_runtime::{Hooks, Job, JobHandle, JobOptions, MemoryStore, Timer, Until, VirtualTime};
 use lakeward_values::{Contents, Database, Faults, Lake, Pause, Random, ValuesSink, ValuesSource};
@@ -214,8 +214,11 @@ async fn before_attempt(
     sink: Arc<dyn Sink>,
     id: PipelineId,
     attempt: u64,
-) -> Result<HashMap<TableId, Offsets>> {
+) -> Result<HashMap<TableId, Reached>> {
     sink.acquire(&id, attempt).await?;
     let progress = sink.progress(&id).await?;
-    Ok(progress.into_iter().map(|p| (p.table, p.offsets)).collect())
+    let reached = progress
+        .into_iter()
+        .map(|p| (p.table, Reached { offsets: p.offsets, checkpoint: p.checkpoint }));
+    Ok(reached.collect())
 }

@@ -280,6 +280,7 @@ pub struct Harness {
     pub metrics: MetricGroup,
     pub saved: Option<(State, Model)>,
     pub committed: HashMap<TableId, Offsets>,
+    pub ahead: HashSet<TableId>,
     pub resnapshot: Vec<String>,
     pub pipeline: String,
 }
@@ -308,6 +309,7 @@ impl Harness {
             metrics: MetricGroup::default(),
             saved: None,
             committed: HashMap::new(),
+            ahead: HashSet::new(),
             resnapshot: Vec::new(),
             pipeline: format!("test-{tables}"),
         }
@@ -356,6 +358,7 @@ impl Harness {
             parallelism: 1,
             restored: self.saved.as_ref().map(|(s, _)| s.clone()),
             committed: self.committed.clone(),
+            ahead: self.ahead.clone(),
             resnapshot: self.resnapshot.clone(),
             clock: Arc::new(SystemClock),
             checkpoints: Arc::new(NoCheckpoints),
