@@ -37,6 +37,7 @@ struct Instance {
 enum Kind {
     Source(Box<SourceInstance>),
     Operator(Box<OperatorInstance>),
+    Closed,
 }
 
 type Handles = HashMap<i64, Arc<Handle>>;
@@ -50,7 +51,11 @@ fn handles() -> MutexGuard<'static, Option<Handles>> {
 
 fn of(handle: i64) -> Result<Arc<Handle>> {
     let found = handles().as_ref().and_then(|handles| handles.get(&handle).cloned());
-    found.ok_or_else(|| Error::bug("the operator is closed"))
+    found.ok_or_else(closed)
+}
+
+fn closed() -> Error {
+    Error::bug("the operator is closed")
 }
 
 /// Opens an instance. `restored` are the states that Flink gives back.
@@ -72,6 +77,7 @@ pub fn open(spec: &[u8], restored: Vec<Vec<u8>>) -> Result<i64> {
     let (context, downstream) = match &kind {
         Kind::Source(source) => (source.context(), source.downstream()),
         Kind::Operator(operator) => (operator.context(), operator.downstream()),
+        Kind::Closed => return Err(closed()),
     };
     let (marks, metrics) = (context.marks.clone(), context.metrics.clone());
     let handle = Handle {
@@ -150,6 +156,7 @@ pub fn process(handle: i64, record: Vec<u8>) -> Result<Returned> {
     let call = async |kind: &mut Kind, out: &mut Outputs| match kind {
         Kind::Source(_) => Err(Error::bug("a source takes no records")),
         Kind::Operator(operator) => operator.process(record, out).await,
+        Kind::Closed => Err(closed()),
     };
     of(handle)?.call(call).map(|((), returned)| returned)
 }
@@ -164,6 +171,7 @@ pub fn poll(handle: i64, news: Option<&str>) -> Result<Returned> {
     let call = async |kind: &mut Kind, out: &mut Outputs| match kind {
         Kind::Source(source) => source.poll(out).await,
         Kind::Operator(operator) => operator.poll(out).await,
+        Kind::Closed => Err(closed()),
     };
     handle.call(call).map(|((), returned)| returned)
 }
@@ -172,6 +180,7 @@ pub fn prepare_snapshot(handle: i64, checkpoint: u64) -> Result<Returned> {
     let call = async |kind: &mut Kind, out: &mut Outputs| match kind {
         Kind::Source(_) => Ok(()),
         Kind::Operator(operator) => operator.prepare_snapshot(CheckpointId(checkpoint), out).await,
+        Kind::Closed => Err(closed()),
     };
     of(handle)?.call(call).map(|((), returned)| returned)
 }
@@ -182,6 +191,7 @@ pub fn snapshot_state(handle: i64, checkpoint: u64) -> Result<Vec<u8>> {
     let call = async |kind: &mut Kind, _: &mut Outputs| match kind {
         Kind::Source(source) => source.snapshot_state(CheckpointId(checkpoint)).await,
         Kind::Operator(operator) => operator.snapshot_state(CheckpointId(checkpoint)).await,
+        Kind::Closed => Err(closed()),
     };
     let (state, returned) = handle.call(call)?;
     if !returned.is_empty() {
@@ -196,6 +206,7 @@ pub fn checkpoint_complete(handle: i64, checkpoint: u64) -> Result<Returned> {
     let call = async |kind: &mut Kind, out: &mut Outputs| match kind {
         Kind::Source(source) => source.checkpoint_complete(checkpoint, out).await,
         Kind::Operator(operator) => operator.checkpoint_complete(checkpoint, out).await,
+        Kind::Closed => Err(closed()),
     };
     of(handle)?.call(call).map(|((), returned)| returned)
 }
@@ -204,6 +215,7 @@ pub fn finish(handle: i64) -> Result<Returned> {
     let call = async |kind: &mut Kind, out: &mut Outputs| match kind {
         Kind::Source(_) => Ok(()),
         Kind::Operator(operator) => operator.finish(out).await,
+        Kind::Closed => Err(closed()),
     };
     of(handle)?.call(call).map(|((), returned)| returned)
 }
@@ -226,15 +238,17 @@ pub fn close(handle: i64) -> Result<()> {
     handle.cancel.cancel();
     let runtime = runtime()?;
     guarded(|| {
+        let mut instance = handle.instance.lock().unwrap_or_else(|e| e.into_inner());
+        let kind = std::mem::replace(&mut instance.kind, Kind::Closed);
+        drop(instance);
+        // What an instance holds may want the runtime when it is dropped.
         runtime.block_on(async {
-            let mut instance = handle.instance.lock().unwrap_or_else(|e| e.into_inner());
-            if let Kind::Source(source) = &mut instance.kind {
-                source.close().await;
+            match kind {
+                Kind::Source(mut source) => source.close().await,
+                Kind::Operator(operator) => drop(operator),
+                Kind::Closed => {}
             }
         });
-        // What an operator holds may want the runtime when it is dropped.
-        let _entered = runtime.enter();
-        drop(handle);
         Ok(())
     })
 }

@@ -224,9 +224,9 @@ pub enum Received {
 /// `Bug` when the bytes are no record.
 pub fn receive(record: &[u8]) -> Result<Received> {
     let damaged = || Error::bug("a record between two operators is damaged");
-    match record.get(PREFIX_BYTES).ok_or_else(damaged)? {
-        &FRAMES => Ok(Received::Frames(PREFIX_BYTES + 1)),
-        &BEGIN => serde_json::from_slice(&record[PREFIX_BYTES + 1..])
+    match *record.get(PREFIX_BYTES).ok_or_else(damaged)? {
+        FRAMES => Ok(Received::Frames(PREFIX_BYTES + 1)),
+        BEGIN => serde_json::from_slice(&record[PREFIX_BYTES + 1..])
             .map(Received::Begin)
             .map_err(|e| damaged().with_source(e)),
         _ => Err(damaged()),

@@ -21,7 +21,7 @@ fn many_jobs_map_it_once() {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.pid())).unwrap();
         let files: HashSet<&str> = maps
             .lines()
-            .filter(|line| line.contains("lakeward"))
+            .filter(|line| line.contains("lakeward-native"))
             .filter_map(|line| line.split_whitespace().nth(5))
             .collect();
         assert!(files.len() <= 1, "TaskManager {number} maps {files:?}");

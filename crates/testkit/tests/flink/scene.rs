@@ -13,7 +13,8 @@ use lakeward_testkit::{mariadb, venv};
 
 pub struct Scene {
     pub database: &'static str,
-    pub server: Server,
+    /// Ends with the scene.
+    _server: Server,
     pub session: Session,
     pub lakeward: Lakeward,
     pub flink: Flink,
@@ -41,7 +42,7 @@ impl Scene {
         })
         .unwrap();
         let flink = Flink::start(version).unwrap();
-        Some(Self { database, server, session, lakeward, flink })
+        Some(Self { database, _server: server, session, lakeward, flink })
     }
 
     pub fn run(&mut self, statements: &[&str]) {

@@ -10,8 +10,10 @@ use super::metadata::{Metadata, Package};
 const THINK_AGAIN_LINES: usize = 400;
 const TOO_LONG_LINES: usize = 800;
 
-/// Crates that may read environment variables: the command line, and what only developers run.
-const READ_ENVIRONMENT: &[&str] = &["lakeward", "lakeward-testkit", "xtask"];
+/// Crates that may read environment variables: the command line, the pipeline file's references, the library that Flink's
+/// processes load, and what only developers run.
+const READ_ENVIRONMENT: &[&str] =
+    &["lakeward", "lakeward-pipeline", "lakeward-flink", "lakeward-testkit", "xtask"];
 
 pub fn check(metadata: &Metadata) -> Result<Vec<String>> {
     let mut problems = Vec::new();
@@ -43,7 +45,9 @@ fn check_file(package: &Package, name: &str, text: &str) -> Vec<String> {
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
         for call in ["env::var", "env::vars"] {
             if code.contains(&format!("{call}(")) || code.contains(&format!("{call}_os(")) {
-                problems.push(format!("{file} reads the environment; only the command line may"));
+                problems.push(format!(
+                    "{file} reads the environment; only programs and the pipeline file may"
+                ));
             }
         }
     }
