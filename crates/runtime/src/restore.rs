@@ -99,7 +99,8 @@ pub(crate) fn check_not_lost(
 mod tests {
     use async_trait::async_trait;
     use lakeward_core::{
-        ErrorKind, Offset, PipelineId, Source, SourceCheck, SourceOpen, SourceReader,
+        CheckpointId, ErrorKind, Offset, Offsets, PipelineId, Source, SourceCheck, SourceOpen,
+        SourceReader,
     };
 
     use super::*;
