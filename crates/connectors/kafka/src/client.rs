@@ -246,8 +246,12 @@ fn metadata(consumer: &ClientConsumer, topic: Option<&str>) -> Result<rdkafka::m
             Ok(metadata) => return Ok(metadata),
             Err(error) => error,
         };
-        // What the connections report is told while polling. Nothing is assigned yet.
-        while consumer.poll(Duration::from_millis(100)).is_some() {}
+        // What the connections report is told while polling. Nothing is assigned yet. Reports of a broker that refuses may
+        // come faster than they are taken, so one that says why is enough.
+        while consumer.poll(Duration::from_millis(100)).is_some()
+            && consumer.context().refusal().is_none()
+            && Instant::now() < until
+        {}
         if let Some(refusal) = consumer.context().refusal() {
             return Err(refusal);
         }
