@@ -125,7 +125,8 @@ pub trait SourceReader: Send {
     /// is dropped nothing is lost. It may keep rows back to fill a batch; `prepare_snapshot` brings them out.
     async fn next(&mut self, out: &mut Collector) -> Result<ReadStatus>;
 
-    /// Called only at a boundary. Emits all rows that were kept back, then a `Progress`.
+    /// Called only at a boundary. Emits all rows that were kept back, then a `Progress`. A runtime may call it without a
+    /// snapshot behind it, and then more often than checkpoints are taken.
     async fn prepare_snapshot(
         &mut self,
         checkpoint: CheckpointId,

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use lakeward_core::{
     CheckpointRequester, Clock, EpochCommitted, Error, JobListener, MetricGroup, OperatorContext,
-    Plan, Result, State, TableId,
+    Plan, Result, TableId,
 };
 use lakeward_operators::{PipelineDefinition, plan_of};
 use lakeward_pipeline::definition_of;
@@ -200,18 +200,4 @@ impl JobListener for Listener {
     fn schema_changed(&self, table: &TableId, what: &str) {
         tracing::info!(%table, what, "schema changed");
     }
-}
-
-/// State as Flink keeps it: the version before the bytes. Nothing for no state.
-pub(crate) fn encode_state(state: &State) -> Vec<u8> {
-    let mut bytes = state.version.to_le_bytes().to_vec();
-    bytes.extend_from_slice(&state.bytes);
-    bytes
-}
-
-pub(crate) fn decode_state(bytes: &[u8]) -> Result<State> {
-    let (version, bytes) = bytes
-        .split_first_chunk::<4>()
-        .ok_or_else(|| Error::bug("the state that Flink gave back is damaged"))?;
-    Ok(State { version: u32::from_le_bytes(*version), bytes: bytes.to_vec() })
 }

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
-use lakeward_core::{CheckpointId, Error, MetricGroup, Result};
+use lakeward_core::{CheckpointId, Error, ErrorKind, MetricGroup, Result};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, runtime};
@@ -121,7 +121,7 @@ impl Handle {
         if result.as_ref().is_err_and(|e| e.message().starts_with(PANICKED)) {
             self.poisoned.store(true, Ordering::Release);
         }
-        let value = result?;
+        let value = result.map_err(go_back)?;
         for control in marks.controls() {
             outputs.control(control);
         }
@@ -129,6 +129,16 @@ impl Handle {
             outputs.control(Control::Log(level, target, message));
         }
         Ok((value, outputs.take()))
+    }
+}
+
+/// Flink restores its newest checkpoint, again and again; only the user can choose an older one.
+fn go_back(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::EpochLost => Error::config(format!(
+            "{error}; start the job from a savepoint or retained checkpoint before that (--flink.from-savepoint)"
+        )),
+        _ => error,
     }
 }
 
@@ -251,4 +261,27 @@ pub fn close(handle: i64) -> Result<()> {
         });
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_with_its_text() {
+        log::start();
+        let number = 7;
+        let panicked = guarded::<()>(|| panic!("number {number}")).unwrap_err();
+        assert!(panicked.message().starts_with(PANICKED), "{panicked}");
+        let said = panicked.to_string();
+        assert!(said.contains("number 7") && said.contains("handle.rs"), "{said}");
+    }
+
+    #[test]
+    fn what_the_sink_lost_is_not_tried_again_and_again() {
+        let lost = go_back(Error::epoch_lost("the load is gone").with("table", "a.b"));
+        assert_eq!(lost.kind(), ErrorKind::Config);
+        assert!(lost.to_string().contains("the load is gone (table a.b); start the job from"));
+        assert_eq!(go_back(Error::transient("later")).kind(), ErrorKind::Transient);
+    }
 }

@@ -15,4 +15,5 @@ mod operator;
 mod plan;
 mod reader;
 mod spec;
+mod state_copies;
 pub mod wire;

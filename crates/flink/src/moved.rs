@@ -5,18 +5,15 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use lakeward_core::{CheckpointId, Error, Result, State};
-use lakeward_runtime::store::{StageStates, newest_copy};
+use lakeward_runtime::store::{SourceState, StageStates, encode_state, newest_copy};
 use lakeward_runtime::{CheckpointStore, DirStore, Identity};
 
-use crate::context::{Context, encode_state};
+use crate::context::Context;
 use crate::wire::Begin;
 
-/// A checkpoint of the embedded runtime, or a copy of one of Flink: the reader's state, and those of the stages as a [`Begin`] carries them.
+/// A checkpoint of the embedded runtime, or a copy of one of Flink. The states of the stages are as a [`Begin`] carries them.
 pub(crate) struct Moved {
-    /// Of a job that it was copied from.
-    pub(crate) attempt: u64,
-    pub(crate) checkpoint: CheckpointId,
-    pub(crate) source: State,
+    pub(crate) source: SourceState,
     pub(crate) stages: Vec<(String, Vec<String>)>,
 }
 
@@ -46,9 +43,9 @@ pub(crate) async fn state(context: &Context) -> Result<Option<Moved>> {
         )));
     };
     tracing::info!(checkpoint = checkpoint.id, dir = %dir.display(), "going on from a state directory");
-    let (id, source) = (CheckpointId(checkpoint.id), source.clone());
-    let stages = in_base64(&checkpoint.stages);
-    Ok(Some(Moved { attempt: 0, checkpoint: id, source, stages }))
+    let (attempt, id) = (checkpoint.attempt, CheckpointId(checkpoint.id));
+    let source = SourceState { attempt, checkpoint: id, reader: source.clone() };
+    Ok(Some(Moved { source, stages: in_base64(&checkpoint.stages) }))
 }
 
 /// What an earlier job has copied.
@@ -59,10 +56,9 @@ fn copied(context: &Context, dir: &Path) -> Result<Moved> {
             "there is no state of a pipeline to go on from; the source's TaskManager must see the directory",
         )
     })?;
-    tracing::info!(checkpoint = copy.checkpoint, dir = %dir.display(), "going on from copies of states");
-    let checkpoint = CheckpointId(copy.checkpoint);
-    let stages = in_base64(&copy.stages);
-    Ok(Moved { attempt: copy.attempt, checkpoint, source: copy.source, stages })
+    let checkpoint = copy.source.checkpoint;
+    tracing::info!(%checkpoint, dir = %dir.display(), "going on from copies of states");
+    Ok(Moved { stages: in_base64(&copy.stages), source: copy.source })
 }
 
 fn in_base64(stages: &[StageStates]) -> Vec<(String, Vec<String>)> {

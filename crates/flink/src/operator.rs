@@ -4,8 +4,11 @@ use lakeward_core::{
     CheckpointId, Collector, Error, Member, Operator, Result, State, StreamRecord, codec,
 };
 
-use crate::context::{Context, decode_state, encode_state};
+use lakeward_runtime::store::{decode_state, encode_state};
+
+use crate::context::Context;
 use crate::marks;
+use crate::state_copies::StateCopies;
 use crate::wire::{Begin, Control, Outputs, Received, receive};
 
 /// What a call may return before Java has to send it on.
@@ -188,7 +191,7 @@ impl OperatorInstance {
         let Some(open) = &mut self.open else { return self.unopened_state() };
         let state = open.operator.snapshot_state(checkpoint).await?;
         let bytes = encode_state(&state);
-        self.copies.taken(checkpoint, &bytes);
+        self.copies.taken(open.attempt, checkpoint, &bytes);
         Ok(if state.bytes.is_empty() { Vec::new() } else { bytes })
     }
 
@@ -236,37 +239,5 @@ impl OperatorInstance {
         self.settle(out).await?;
         self.finished = true;
         Ok(())
-    }
-}
-
-/// Copies of an instance's states, where the user wants to be able to go on without Flink.
-pub(crate) struct StateCopies {
-    name: Option<String>,
-    taken: Vec<(CheckpointId, Vec<u8>)>,
-}
-
-impl StateCopies {
-    pub(crate) fn of(context: &Context) -> Self {
-        let wanted = context.file.pipeline.flink_state_copies;
-        let name = wanted
-            .then(|| format!("{}.{}.{}", context.operator, context.index, context.parallelism));
-        Self { name, taken: Vec::new() }
-    }
-
-    pub(crate) fn taken(&mut self, checkpoint: CheckpointId, state: &[u8]) {
-        if self.name.is_some() {
-            self.taken.push((checkpoint, state.to_vec()));
-        }
-    }
-
-    /// The copy is kept once the checkpoint is complete.
-    pub(crate) fn completed(&mut self, checkpoint: CheckpointId, out: &mut Outputs) {
-        let Some(name) = &self.name else { return };
-        let (done, later) = self.taken.drain(..).partition(|(c, _)| *c <= checkpoint);
-        self.taken = later;
-        let newest: Vec<(CheckpointId, Vec<u8>)> = done;
-        if let Some((id, state)) = newest.into_iter().find(|(c, _)| *c == checkpoint) {
-            out.control(Control::Store(format!("state/{id}/{name}"), state));
-        }
     }
 }

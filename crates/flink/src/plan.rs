@@ -6,7 +6,6 @@ use lakeward_core::Result;
 use lakeward_operators::stages_of;
 use lakeward_pipeline::pipeline_file::pipeline::{FlinkWriterSlots, RestartStrategyOption};
 use lakeward_pipeline::pipeline_file::{PipelineConfig, Use};
-use lakeward_pipeline::registry::is_bounded;
 
 use crate::spec::Spec;
 
@@ -15,15 +14,12 @@ pub fn plan(request: &[u8]) -> Result<String> {
     let spec = Spec::parse(request)?;
     let file = spec.pipeline(Use::Pipeline)?;
     let config = &file.pipeline;
-    let bounded = spec.get("until") == Some("caught-up") || is_bounded(&file);
     let stages = stages_of(!file.routes.is_empty(), config.parallelism.into());
     let mut lines = String::new();
     let mut line = |key: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(lines, "{key}={value}");
     };
     line("name", &config.name.replace(['\n', '\r'], " "));
-    line("readers", &1);
-    line("bounded", &bounded);
     line("checkpoint.interval.ms", &config.checkpoint_interval.as_millis());
     for (key, value) in restart(config) {
         line(key, &value);
@@ -74,7 +70,6 @@ mod tests {
         let plan = plan(request.as_bytes()).unwrap();
         for expected in [
             "name=shop\n",
-            "bounded=false\n",
             "checkpoint.interval.ms=5000\n",
             "restart.type=exponential-delay\n",
             "stages=4\nstage.0.name=StreamDdlHandler\nstage.0.parallelism=1\n",
@@ -83,7 +78,5 @@ mod tests {
         ] {
             assert!(plan.contains(expected), "{expected} in\n{plan}");
         }
-        let caught_up = format!("{request}until=caught-up\n");
-        assert!(super::plan(caught_up.as_bytes()).unwrap().contains("bounded=true\n"));
     }
 }

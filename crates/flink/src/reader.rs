@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use lakeward_core::{
     CheckpointId, Collector, Error, Offsets, Ownership, ReadStatus, Result, SourceOpen,
-    SourceReader, State, StreamRecord, TableId, Target, tables_ahead,
+    SourceReader, StreamRecord, TableId, Target, tables_ahead,
 };
 use lakeward_pipeline::Floors;
+use lakeward_runtime::store::SourceState;
 
-use crate::context::{Context, EPOCH, FlinkDecides, decode_state, encode_state};
+use crate::context::{Context, EPOCH, FlinkDecides};
 use crate::marks;
-use crate::operator::StateCopies;
+use crate::state_copies::StateCopies;
 use crate::wire::{Begin, Control, Outputs};
 
 /// How long rows wait for company.
@@ -59,35 +60,6 @@ struct End {
     reached: bool,
     /// The first barrier behind it.
     checkpoint: Option<CheckpointId>,
-}
-
-/// As Flink keeps it with the split.
-#[derive(Debug, Clone, PartialEq)]
-struct SourceState {
-    attempt: u64,
-    /// That it is of.
-    checkpoint: CheckpointId,
-    reader: Option<State>,
-}
-
-impl SourceState {
-    fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.attempt.to_le_bytes().to_vec();
-        bytes.extend_from_slice(&self.checkpoint.0.to_le_bytes());
-        if let Some(reader) = &self.reader {
-            bytes.extend_from_slice(&encode_state(reader));
-        }
-        bytes
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self> {
-        let damaged = || Error::bug("the state of the source that Flink gave back is damaged");
-        let (attempt, rest) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
-        let (checkpoint, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
-        let checkpoint = CheckpointId(u64::from_le_bytes(*checkpoint));
-        let reader = if rest.is_empty() { None } else { Some(decode_state(rest)?) };
-        Ok(Self { attempt: u64::from_le_bytes(*attempt), checkpoint, reader })
-    }
 }
 
 impl SourceInstance {
@@ -144,10 +116,8 @@ impl SourceInstance {
         if self.restored.is_none()
             && let Some(moved) = crate::moved::state(&self.context).await?
         {
-            self.attempt = self.attempt.max(moved.attempt + 1);
-            let (attempt, checkpoint) = (moved.attempt, moved.checkpoint);
-            let reader = Some(moved.source);
-            self.restored = Some(SourceState { attempt, checkpoint, reader });
+            self.attempt = self.attempt.max(moved.source.attempt + 1);
+            self.restored = Some(moved.source);
             self.is_moved = true;
             states = moved.stages;
         }
@@ -179,7 +149,7 @@ impl SourceInstance {
         let ahead = tables_ahead(&reached, from);
         let committed: HashMap<TableId, Offsets> =
             reached.into_iter().map(|(table, reached)| (table, reached.offsets)).collect();
-        let restored = self.restored.as_ref().and_then(|restored| restored.reader.clone());
+        let restored = self.restored.as_ref().map(|restored| restored.reader.clone());
         if let (None, Some(table)) = (&restored, committed.keys().min()) {
             return Err(Error::config(
                 "the sink holds this pipeline's tables but the job starts without their state; start it from its last \
@@ -204,18 +174,17 @@ impl SourceInstance {
             memory_bytes: self.context.memory_bytes(),
         };
         let mut reader = definition.source.open(open).await?;
-        if is_first && reader.begins_at_boundary() {
-            reader.prepare_snapshot(CheckpointId(0), &mut self.collector).await?;
-            put_out(&mut self.collector, &mut self.offsets, &mut self.told, out)?;
-        }
         if self.context.until_caught_up {
             self.end.offsets = Some(definition.source.current_offsets().await?);
         }
-        self.step = match is_first && reader.begins_at_boundary() {
-            true => Step::First(reader, None),
-            false => Step::Reading(reader),
-        };
-        Ok(())
+        if is_first && reader.begins_at_boundary() {
+            reader.prepare_snapshot(CheckpointId(0), &mut self.collector).await?;
+            self.step = Step::First(reader, None);
+            return put_out(&mut self.collector, &mut self.offsets, &mut self.told, out);
+        }
+        self.step = Step::Reading(reader);
+        // Where it stands is known once it has read: no barrier may come before.
+        self.read(out).await
     }
 
     async fn read(&mut self, out: &mut Outputs) -> Result<()> {
@@ -290,7 +259,7 @@ impl SourceInstance {
             }
             Step::Ended => {
                 let state = self.restored.as_ref().map(SourceState::encode).unwrap_or_default();
-                self.copies.taken(checkpoint, &state);
+                self.copies.taken(self.attempt, checkpoint, &state);
                 return Ok(state);
             }
             Step::First(reader, first) => {
@@ -299,7 +268,7 @@ impl SourceInstance {
             }
             Step::Reading(reader) => reader,
         };
-        let reader = Some(reader.snapshot_state(checkpoint).await?);
+        let reader = reader.snapshot_state(checkpoint).await?;
         let state = SourceState { attempt: self.attempt, checkpoint, reader };
         if self.end.reached {
             self.end.checkpoint.get_or_insert(checkpoint);
@@ -307,7 +276,7 @@ impl SourceInstance {
             self.restored = Some(state.clone());
         }
         let bytes = state.encode();
-        self.copies.taken(checkpoint, &bytes);
+        self.copies.taken(self.attempt, checkpoint, &bytes);
         Ok(bytes)
     }
 
@@ -362,22 +331,4 @@ fn put_out(
         out.record(target, &record)?;
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_state_of_a_source_survives_and_damage_is_an_error() {
-        let reader = State { version: 3, bytes: b"{}".to_vec() };
-        for state in [
-            SourceState { attempt: 9, checkpoint: CheckpointId(3), reader: Some(reader) },
-            SourceState { attempt: 1 << 60, checkpoint: CheckpointId(0), reader: None },
-        ] {
-            assert_eq!(SourceState::decode(&state.encode()).unwrap(), state);
-        }
-        assert!(SourceState::decode(b"short").is_err());
-        assert!(SourceState::decode(b"12345678123456789").is_err());
-    }
 }

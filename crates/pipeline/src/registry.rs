@@ -7,7 +7,6 @@ use lakeward_operators::sink_list::SinkList;
 
 use crate::pipeline_file::options::{OptionSpec, nearest, options_of};
 use crate::pipeline_file::pipeline::{BadRecordOption, PipelineConfig};
-use crate::pipeline_file::section::OptionValue;
 use crate::pipeline_file::typed::{WithoutEffect, read_section};
 use crate::pipeline_file::{Endpoint, PipelineFile};
 
@@ -105,13 +104,6 @@ impl Connectors {
             warnings,
         })
     }
-}
-
-/// Whether the source is to end by itself once its tables are read. Looks nothing up.
-pub fn is_bounded(file: &PipelineFile) -> bool {
-    let mode = file.source.options.get("scan.startup.mode").map(|entry| &entry.value);
-    file.source.connector == "mysql"
-        && matches!(mode, Some(OptionValue::Text(mode)) if mode == "snapshot")
 }
 
 type NamedSink = (String, (Arc<dyn Sink>, String));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use lakeward_core::{Offsets, PipelineId, Result, State};
 
-pub use copies::{Copy, newest_copy};
+pub use copies::{Copy, SourceState, copy_name, decode_state, encode_state, newest_copy};
 pub use dir::DirStore;
 pub use memory::MemoryStore;
 

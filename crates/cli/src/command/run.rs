@@ -92,7 +92,22 @@ async fn on_flink(arguments: Arguments) -> Result<(), Failure> {
     let mut signals = Signals::new()?;
     let until = arguments.until.is_some();
     let path = &arguments.file.file;
-    flink::run(path, &file, until, &arguments.flink, signals.next()).await
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let run = flink::run(path, &file, until, &arguments.flink, async {
+        // The other end is dropped only with all of this.
+        let _ = stopped.await;
+    });
+    let twice = async {
+        signals.next().await;
+        let _ = stop.send(());
+        signals.next().await;
+    };
+    tokio::select! {
+        result = run => result,
+        () = twice => Err(Failure::runtime(
+            "left at once by a second signal; look in Flink's web UI whether the job goes on",
+        )),
+    }
 }
 
 async fn until_the_end(

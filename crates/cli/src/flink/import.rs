@@ -6,14 +6,22 @@ use std::sync::Arc;
 use lakeward_core::{Error, Offsets, Result};
 use lakeward_operators::stages_of;
 use lakeward_pipeline::pipeline_file::PipelineFile;
-use lakeward_runtime::store::{Copy, newest_copy};
+use lakeward_runtime::store::{Copy, SourceState, newest_copy};
 use lakeward_runtime::{Checkpoint, CheckpointStore, DirStore};
 
 use super::last_job::LastJob;
+use super::rest::Rest;
 
 /// Puts the newest complete copy into the store. `folder` is where the copies are; `None` to look where the last job had
 /// them.
 pub async fn import(file: &PipelineFile, folder: Option<&Path>, store: &DirStore) -> Result<()> {
+    if let Some(job) = LastJob::read(file)?
+        && Rest::new(&job.address)?.is_running(&job.id).await
+    {
+        return Err(Error::config("the job still runs on Flink; stop it first")
+            .with("job", &job.id)
+            .with("address", &job.address));
+    }
     let folder = match folder {
         Some(folder) => folder.to_path_buf(),
         None => folder_of_last_job(file)?,
@@ -28,15 +36,15 @@ pub async fn import(file: &PipelineFile, folder: Option<&Path>, store: &DirStore
     })?;
     let loaded = store.load().await?;
     // The copies are older than what was here only in number: Flink counts for itself.
-    let Copy { checkpoint, attempt, source, stages } = copy;
-    let id = checkpoint.max(loaded.last_id + 1);
+    let Copy { source: SourceState { attempt, checkpoint, reader }, stages } = copy;
+    let id = checkpoint.0.max(loaded.last_id + 1);
     let checkpoint = Checkpoint {
         id,
         attempt,
         created_ms: 0,
         offsets: Offsets::new(),
         held: true,
-        source: vec![source],
+        source: vec![reader],
         stages,
     };
     store.save(Arc::new(checkpoint)).await?;

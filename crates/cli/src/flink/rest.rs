@@ -17,15 +17,18 @@ pub struct Rest {
 
 impl Rest {
     /// # Errors
-    /// `Config` when the address is no URL.
+    /// `Config` when the address is no URL of a server, or has a password in it: it is written down and shown.
     pub fn new(address: &str) -> Result<Self> {
-        let address = address.trim_end_matches('/').to_string();
-        if !address.starts_with("http://") && !address.starts_with("https://") {
+        let url = reqwest::Url::parse(address).ok();
+        let url = url.filter(|url| ["http", "https"].contains(&url.scheme())).ok_or_else(|| {
+            Error::config("Flink's address is not a URL; it looks like http://jobmanager:8081")
+        })?;
+        if !url.username().is_empty() || url.password().is_some() {
             return Err(Error::config(
-                "Flink's address is not a URL; it looks like http://jobmanager:8081",
-            )
-            .with("flink.address", address));
+                "Flink's address must not have a user and a password in it, since it is written down and shown",
+            ));
         }
+        let address = address.trim_end_matches('/').to_string();
         let http = reqwest::Client::builder()
             .timeout(TIMEOUT)
             .build()
@@ -234,5 +237,7 @@ mod tests {
     fn an_address_is_a_url() {
         assert!(Rest::new("jobmanager:8081").is_err());
         assert!(Rest::new("http://jobmanager:8081/").is_ok());
+        let refused = Rest::new("http://admin:hidden@jobmanager:8081").err().unwrap();
+        assert!(!refused.to_string().contains("hidden"), "{refused}");
     }
 }

@@ -207,7 +207,11 @@ impl MysqlSource {
                 }
             };
             let is_finished = matches!(slot.run, Run::Done) && !matches!(slot.phase, Phase::Asked);
-            let is_beyond = open.ahead.contains(&state.table) && !is_finished;
+            let floor = core.tables.floors.get(&state.table).filter(|_| !is_finished);
+            let is_beyond = match floor {
+                Some(floor) => open.ahead.contains(&state.table) || !core.boundary.covers(floor)?,
+                None => false,
+            };
             if is_beyond {
                 warn!(table = %state.table, "the sink is ahead of this snapshot: reading the table anew");
             }

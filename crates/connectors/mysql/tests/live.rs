@@ -350,8 +350,7 @@ fn statements_and_cascades_are_not_passed_over_in_silence() {
 
 /// A state from the middle of a snapshot is put back after a later run has filled the table: rows that came later, and are
 /// gone from the source since, are taken away by nobody but a new beginning.
-#[test]
-fn an_older_state_from_the_middle_of_a_snapshot() {
+fn older_state_from_the_middle_of_a_snapshot(told_by_checkpoint: bool) {
     let Some(server) = mariadb::start_or_skip() else { return };
     let mut sql = server.session(None).unwrap();
     sql.run("CREATE DATABASE d").unwrap();
@@ -365,6 +364,9 @@ fn an_older_state_from_the_middle_of_a_snapshot() {
     h.checkpoint();
     let (older, _) = h.saved.clone().unwrap();
     assert!(h.model.snapshot_rows < 6_000, "the snapshot was not caught in its middle");
+    if !told_by_checkpoint {
+        sql.run("INSERT INTO t VALUES (7000, 1)").unwrap();
+    }
     h.catch_up();
     h.checkpoint();
     let (_, lake) = h.saved.clone().unwrap();
@@ -374,10 +376,22 @@ fn an_older_state_from_the_middle_of_a_snapshot() {
     let table = TableId::new("d", "t");
     let reached = [(SplitId("binlog".into()), lake.offset.clone().unwrap())].into();
     h.committed = [(table.clone(), reached)].into();
-    h.ahead = [table].into();
+    if told_by_checkpoint {
+        h.ahead = [table].into();
+    }
     h.saved = Some((older, lake));
     h.open();
     h.catch_up();
     assert_eq!(h.model.rows("d.t", &["id", "v"]), truth(&server, "SELECT id, v FROM d.t"));
     assert_eq!(h.model.resets.get("d.t"), Some(&1));
+}
+
+#[test]
+fn an_older_state_told_by_its_checkpoint() {
+    older_state_from_the_middle_of_a_snapshot(true);
+}
+
+#[test]
+fn an_older_state_told_by_its_offset() {
+    older_state_from_the_middle_of_a_snapshot(false);
 }

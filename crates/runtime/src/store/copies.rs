@@ -1,18 +1,80 @@
-//! Copies of states that a job on Flink leaves beside its marks: `<checkpoint>/<operator>.<index>.<instances>`.
+//! Copies of states that a job on Flink leaves beside its marks, and the bytes of states outside of a state directory.
+//!
+//! `<attempt>-<checkpoint>/<operator>.<index>.<instances>`, with the numbers at full length: names are in the order of time,
+//! since attempts grow, and checkpoint ids grow within one.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use lakeward_core::{Error, ErrorKind, Result, ResultExt, State};
+use lakeward_core::{CheckpointId, Error, ErrorKind, Result, ResultExt, State};
 
 use super::StageStates;
+
+/// The operator name of a source's copy.
+const SOURCE: &str = "Source";
+
+/// A source's state with the attempt and the checkpoint that it is of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceState {
+    pub attempt: u64,
+    pub checkpoint: CheckpointId,
+    pub reader: State,
+}
+
+impl SourceState {
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = self.attempt.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&self.checkpoint.0.to_le_bytes());
+        bytes.extend_from_slice(&encode_state(&self.reader));
+        bytes
+    }
+
+    /// # Errors
+    /// `Config` when the bytes are no such state.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let (attempt, rest) = bytes.split_first_chunk::<8>().ok_or_else(damaged)?;
+        let (checkpoint, rest) = rest.split_first_chunk::<8>().ok_or_else(damaged)?;
+        Ok(Self {
+            attempt: u64::from_le_bytes(*attempt),
+            checkpoint: CheckpointId(u64::from_le_bytes(*checkpoint)),
+            reader: decode_state(rest)?,
+        })
+    }
+}
+
+/// A state's version, then its bytes.
+pub fn encode_state(state: &State) -> Vec<u8> {
+    let mut bytes = state.version.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&state.bytes);
+    bytes
+}
+
+/// # Errors
+/// `Config` when the bytes are no state.
+pub fn decode_state(bytes: &[u8]) -> Result<State> {
+    let (version, bytes) = bytes.split_first_chunk::<4>().ok_or_else(damaged)?;
+    Ok(State { version: u32::from_le_bytes(*version), bytes: bytes.to_vec() })
+}
+
+fn damaged() -> Error {
+    Error::config("a state of the job is damaged; go on from an older savepoint or copy")
+}
+
+/// The name of an instance's copy, below the folder of all copies.
+pub fn copy_name(
+    attempt: u64,
+    checkpoint: CheckpointId,
+    operator: &str,
+    index: usize,
+    instances: usize,
+) -> String {
+    format!("{attempt:020}-{:020}/{operator}.{index}.{instances}", checkpoint.0)
+}
 
 /// One checkpoint of a job on Flink.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Copy {
-    pub checkpoint: u64,
-    pub attempt: u64,
-    pub source: State,
+    pub source: SourceState,
     pub stages: Vec<StageStates>,
 }
 
@@ -25,15 +87,14 @@ pub fn newest_copy(folder: &Path, stages: &[&str]) -> Result<Option<Copy>> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         entries => entries.or_err(ErrorKind::Config, "the folder of states cannot be read")?,
     };
-    let names = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<u64>().ok());
-    let mut ids: Vec<u64> = names.collect();
-    ids.sort_unstable();
-    for id in ids.into_iter().rev() {
-        if let Some(copy) = read(&folder.join(id.to_string()), id, stages)? {
+    let mut copies: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    copies.sort_unstable();
+    for copy in copies.into_iter().rev() {
+        if let Some(copy) = read(&copy, stages)? {
             return Ok(Some(copy));
         }
         tracing::warn!(
-            checkpoint = id,
+            folder = %copy.display(),
             "a copy of the job's states is not complete; looking for an older one"
         );
     }
@@ -41,7 +102,7 @@ pub fn newest_copy(folder: &Path, stages: &[&str]) -> Result<Option<Copy>> {
 }
 
 /// `None` when an instance's state is missing.
-fn read(folder: &Path, checkpoint: u64, stages: &[&str]) -> Result<Option<Copy>> {
+fn read(folder: &Path, stages: &[&str]) -> Result<Option<Copy>> {
     let failed = "a copy of the job's states cannot be read";
     let mut found: BTreeMap<String, BTreeMap<usize, Vec<u8>>> = BTreeMap::new();
     let mut instances: BTreeMap<String, usize> = BTreeMap::new();
@@ -63,60 +124,74 @@ fn read(folder: &Path, checkpoint: u64, stages: &[&str]) -> Result<Option<Copy>>
         let states: Vec<Vec<u8>> = found.remove(stage)?.into_values().collect();
         (Some(&states.len()) == instances.get(stage)).then_some(states)
     };
-    let damaged = || Error::config("a copy of the job's states is damaged");
-    let Some(source) = take("Source").and_then(|mut states| states.pop()) else { return Ok(None) };
-    let (attempt, source) = source.split_first_chunk::<8>().ok_or_else(damaged)?;
-    // Its checkpoint, which the folder's name says as well.
-    let (_, source) = source.split_first_chunk::<8>().ok_or_else(damaged)?;
+    let in_folder = |e: Error| e.with("copy", folder.display());
+    let Some(source) = take(SOURCE).and_then(|mut states| states.pop()) else { return Ok(None) };
+    let source = SourceState::decode(&source).map_err(in_folder)?;
     let mut copied = Vec::new();
     for stage in stages {
         let Some(states) = take(stage) else { return Ok(None) };
-        let states = states.iter().map(|bytes| state_of(bytes).ok_or_else(damaged));
+        let states = states.iter().map(|bytes| decode_state(bytes).map_err(in_folder));
         copied.push(StageStates { name: (*stage).into(), states: states.collect::<Result<_>>()? });
     }
-    Ok(Some(Copy {
-        checkpoint,
-        attempt: u64::from_le_bytes(*attempt),
-        source: state_of(source).ok_or_else(damaged)?,
-        stages: copied,
-    }))
-}
-
-fn state_of(bytes: &[u8]) -> Option<State> {
-    let (version, bytes) = bytes.split_first_chunk::<4>()?;
-    Some(State { version: u32::from_le_bytes(*version), bytes: bytes.to_vec() })
+    Ok(Some(Copy { source, stages: copied }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn write(folder: &Path, name: &str, head: &[u8]) {
-        std::fs::create_dir_all(folder).unwrap();
-        let bytes = [head, &1u32.to_le_bytes(), b"state"].concat();
-        std::fs::write(folder.join(name), bytes).unwrap();
+    fn state(text: &str) -> State {
+        State { version: 1, bytes: text.into() }
+    }
+
+    /// An attempt's checkpoint with two writers, of which some are there.
+    fn write(folder: &Path, (attempt, checkpoint): (u64, u64), writers: &[usize]) {
+        let checkpoint = CheckpointId(checkpoint);
+        let put = |operator: &str, index, of, bytes: Vec<u8>| {
+            let path = folder.join(copy_name(attempt, checkpoint, operator, index, of));
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        };
+        let source = SourceState { attempt, checkpoint, reader: state("reader") };
+        put(SOURCE, 0, 1, source.encode());
+        put("Handler", 0, 1, encode_state(&state("handler")));
+        for writer in writers {
+            put("Writer", *writer, 2, encode_state(&state("")));
+        }
     }
 
     #[test]
     fn the_newest_copy_that_is_whole_is_taken() {
         let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
         let stages = ["Handler", "Writer"];
-        assert!(newest_copy(&folder.path().join("nothing"), &stages).unwrap().is_none());
-        for id in ["9", "10", "11"] {
-            let copy = folder.path().join(id);
-            write(&copy, "Source.0.1", &[77u64.to_le_bytes(), 10u64.to_le_bytes()].concat());
-            write(&copy, "Handler.0.1", b"");
-            write(&copy, "Writer.0.2", b"");
-        }
-        assert!(newest_copy(folder.path(), &stages).unwrap().is_none(), "one writer of two");
-        write(&folder.path().join("9"), "Writer.1.2", b"");
-        write(&folder.path().join("10"), "Writer.1.2", b"");
-        let copy = newest_copy(folder.path(), &stages).unwrap().unwrap();
-        assert_eq!((copy.checkpoint, copy.attempt), (10, 77));
-        assert_eq!(copy.source, State { version: 1, bytes: b"state".to_vec() });
+        let newest = || newest_copy(folder, &stages);
+        assert!(newest_copy(&folder.join("nothing"), &stages).unwrap().is_none());
+        write(folder, (7, 9), &[0]);
+        assert!(newest().unwrap().is_none(), "one writer of two");
+        write(folder, (7, 9), &[1]);
+        write(folder, (7, 10), &[0, 1]);
+        let copy = newest().unwrap().unwrap();
+        assert_eq!((copy.source.attempt, copy.source.checkpoint), (7, CheckpointId(10)));
         let states: Vec<usize> = copy.stages.iter().map(|s| s.states.len()).collect();
         assert_eq!(states, [1, 2]);
-        std::fs::write(folder.path().join("10/Handler.0.1"), b"x").unwrap();
-        assert!(newest_copy(folder.path(), &stages).is_err(), "damage is not passed over");
+        // A job that was started anew counts its checkpoints from one.
+        write(folder, (80, 2), &[0, 1]);
+        write(folder, (80, 3), &[1]);
+        let copy = newest().unwrap().unwrap();
+        assert_eq!((copy.source.attempt, copy.source.checkpoint), (80, CheckpointId(2)));
+        let damaged = folder.join(copy_name(80, CheckpointId(2), "Handler", 0, 1));
+        std::fs::write(damaged, b"x").unwrap();
+        assert!(newest().is_err(), "damage is not passed over");
+    }
+
+    #[test]
+    fn a_source_state_survives_and_damage_is_an_error() {
+        let source =
+            SourceState { attempt: 1 << 60, checkpoint: CheckpointId(3), reader: state("{}") };
+        assert_eq!(SourceState::decode(&source.encode()).unwrap(), source);
+        for damaged in [&b"short"[..], b"1234567812345678", b"12345678123456781"] {
+            assert!(SourceState::decode(damaged).is_err());
+        }
     }
 }

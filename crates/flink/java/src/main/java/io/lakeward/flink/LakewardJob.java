@@ -85,13 +85,11 @@ public final class LakewardJob {
     }
 
     private DataStream<byte[]> source() {
-        int readers = plan.number("readers");
-        boolean bounded = Boolean.parseBoolean(plan.get("bounded"));
         KeyValues spec = spec("Source").with("restore.from", arguments.restoreFrom);
-        RustSource source = new RustSource(spec, readers, bounded, marksFolder);
+        RustSource source = new RustSource(spec, marksFolder);
         SingleOutputStreamOperator<byte[]> stream =
                 job.fromSource(source, WatermarkStrategy.noWatermarks(), "Source", BYTES);
-        return placed(stream, "Source", readers);
+        return placed(stream, "Source", 1);
     }
 
     private DataStream<byte[]> behind(DataStream<byte[]> previous, String key) {

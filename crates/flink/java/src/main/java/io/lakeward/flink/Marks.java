@@ -16,7 +16,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Marks that instances leave for each other: empty files beside the checkpoints, in folders of one
- * attempt each, {@code a17/name}. Copies of state are kept there too, {@code state/12/name}.
+ * attempt each, {@code a17/name}. Copies of state are kept there too, {@code state/17-12/name}.
  */
 final class Marks {
     private static final Logger LOG = LoggerFactory.getLogger(Marks.class);
@@ -96,19 +96,16 @@ final class Marks {
         forgetBefore(file.getParent());
     }
 
-    /** Of the copies, those of a checkpoint and of the one before it stay. */
+    /** Copies are named in their order. The newest and the one before it stay. */
     private void forgetBefore(Path newest) throws IOException {
-        Path copies = newest.getParent();
-        long[] checkpoints =
-                Stream.of(list(copies))
+        String[] older =
+                Stream.of(list(newest.getParent()))
                         .map(folder -> folder.getPath().getName())
-                        .filter(name -> name.matches("[0-9]{1,18}"))
-                        .mapToLong(Long::parseLong)
-                        .filter(id -> id < Long.parseLong(newest.getName()))
+                        .filter(name -> name.compareTo(newest.getName()) < 0)
                         .sorted()
-                        .toArray();
-        long kept = checkpoints.length == 0 ? 0 : checkpoints[checkpoints.length - 1];
-        clear(copies, name -> name.matches("[0-9]{1,18}") && Long.parseLong(name) < kept);
+                        .toArray(String[]::new);
+        String kept = older.length == 0 ? "" : older[older.length - 1];
+        clear(newest.getParent(), name -> name.compareTo(kept) < 0);
     }
 
     /** What stays behind is never read again. */

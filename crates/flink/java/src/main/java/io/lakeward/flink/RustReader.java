@@ -10,61 +10,42 @@ import org.apache.flink.api.connector.source.SourceReader;
 import org.apache.flink.api.connector.source.SourceReaderContext;
 import org.apache.flink.core.io.InputStatus;
 
-/** One reader of the source: its share of the tables is read by Rust. */
-final class RustReader implements SourceReader<byte[], ReaderSplit> {
+/** The reader of the source: Rust reads all tables and the log. */
+final class RustReader implements SourceReader<byte[], ReaderState> {
     private final SourceReaderContext context;
     private final KeyValues spec;
-    private final int readers;
     private final String marksFolder;
 
     /** Records that came up when Flink was not taking any. */
     private final List<byte[]> records = new ArrayList<>();
 
-    /** Of another number of readers; kept until the enumerator has made new ones of them. */
-    private final List<ReaderSplit> formerSplits = new ArrayList<>();
-
     private final CompletableFuture<Void> hasWork = new CompletableFuture<>();
-    private ReaderSplit split;
-    private boolean noMoreSplits;
+    private ReaderState split;
     private Scratch scratch;
     private Handle handle;
     private Cancellation cancellation;
     private ReaderOutput<byte[]> current;
 
-    RustReader(SourceReaderContext context, KeyValues spec, int readers, String marksFolder) {
+    RustReader(SourceReaderContext context, KeyValues spec, String marksFolder) {
         this.context = context;
         this.spec = spec;
-        this.readers = readers;
         this.marksFolder = marksFolder;
     }
 
     @Override
-    public void start() {
-        List<byte[]> states = new ArrayList<>();
-        formerSplits.forEach(former -> states.addAll(former.states));
-        context.sendSourceEventToCoordinator(new ReaderStarted(split != null, states));
-    }
+    public void start() {}
 
     @Override
-    public void addSplits(List<ReaderSplit> splits) {
-        for (ReaderSplit added : splits) {
-            if (added.of != readers) {
-                formerSplits.add(added);
-            } else if (split == null) {
-                split = added;
-                formerSplits.clear();
-                hasWork.complete(null);
-            } else {
-                throw new IllegalStateException(added.splitId() + " is one too many here");
-            }
+    public void addSplits(List<ReaderState> splits) {
+        if (split != null || splits.size() != 1) {
+            throw new IllegalStateException("the source has more than one split");
         }
-    }
-
-    @Override
-    public void notifyNoMoreSplits() {
-        noMoreSplits = true;
+        split = splits.get(0);
         hasWork.complete(null);
     }
+
+    @Override
+    public void notifyNoMoreSplits() {}
 
     @Override
     public CompletableFuture<Void> isAvailable() {
@@ -74,7 +55,7 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
     @Override
     public InputStatus pollNext(ReaderOutput<byte[]> output) throws Exception {
         if (split == null) {
-            return noMoreSplits ? InputStatus.END_OF_INPUT : InputStatus.NOTHING_AVAILABLE;
+            return InputStatus.NOTHING_AVAILABLE;
         }
         if (handle == null) {
             openHandle();
@@ -94,12 +75,12 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
     }
 
     private void openHandle() throws IOException {
-        scratch = new Scratch(context.getConfiguration(), split.index);
+        scratch = new Scratch(context.getConfiguration(), 0);
         Map<String, String> flink = context.metricGroup().getAllVariables();
-        KeyValues mine = spec.copy().with("index", split.index).with("parallelism", readers);
+        KeyValues mine = spec.copy().with("index", 0).with("parallelism", 1);
         mine.with("attempt", flink.get("<task_attempt_num>")).with("job", flink.get("<job_id>"));
         mine.with("memory.bytes", 0).with("scratch.dir", scratch.folder());
-        byte[][] restored = split.states.isEmpty() ? null : split.states.toArray(new byte[0][]);
+        byte[][] restored = {split.bytes};
         NativeMetrics metrics = new NativeMetrics(context.metricGroup());
         handle = new Handle(mine, restored, new Marks(marksFolder), metrics, this::take);
         cancellation = new Cancellation(handle);
@@ -114,16 +95,11 @@ final class RustReader implements SourceReader<byte[], ReaderSplit> {
     }
 
     @Override
-    public List<ReaderSplit> snapshotState(long checkpoint) {
+    public List<ReaderState> snapshotState(long checkpoint) {
         if (split == null) {
-            return List.copyOf(formerSplits);
+            return List.of();
         }
-        if (handle == null) {
-            return List.of(split);
-        }
-        byte[] state = handle.snapshotState(checkpoint);
-        List<byte[]> states = state.length == 0 ? List.of() : List.of(state);
-        return List.of(new ReaderSplit(split.index, readers, states));
+        return List.of(handle == null ? split : new ReaderState(handle.snapshotState(checkpoint)));
     }
 
     @Override

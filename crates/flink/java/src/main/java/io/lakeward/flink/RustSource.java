@@ -8,51 +8,48 @@ import org.apache.flink.api.connector.source.SplitEnumerator;
 import org.apache.flink.api.connector.source.SplitEnumeratorContext;
 import org.apache.flink.core.io.SimpleVersionedSerializer;
 
-/** The source of a pipeline: one split per reader, read by Rust. */
-final class RustSource implements Source<byte[], ReaderSplit, Assignment> {
+/** The source of a pipeline: one split, read by Rust. */
+final class RustSource implements Source<byte[], ReaderState, Boolean> {
     private static final long serialVersionUID = 1;
 
     private final KeyValues spec;
-    private final int readers;
-    private final boolean bounded;
     private final String marksFolder;
 
-    RustSource(KeyValues spec, int readers, boolean bounded, String marksFolder) {
+    RustSource(KeyValues spec, String marksFolder) {
         this.spec = spec;
-        this.readers = readers;
-        this.bounded = bounded;
         this.marksFolder = marksFolder;
     }
 
+    /** Rust knows whether there is an end; the job streams in either case. */
     @Override
     public Boundedness getBoundedness() {
-        return bounded ? Boundedness.BOUNDED : Boundedness.CONTINUOUS_UNBOUNDED;
+        return Boundedness.CONTINUOUS_UNBOUNDED;
     }
 
     @Override
-    public SourceReader<byte[], ReaderSplit> createReader(SourceReaderContext context) {
-        return new RustReader(context, spec, readers, marksFolder);
+    public SourceReader<byte[], ReaderState> createReader(SourceReaderContext context) {
+        return new RustReader(context, spec, marksFolder);
     }
 
     @Override
-    public SplitEnumerator<ReaderSplit, Assignment> createEnumerator(
-            SplitEnumeratorContext<ReaderSplit> context) {
-        return new ReaderEnumerator(context, readers, null);
+    public SplitEnumerator<ReaderState, Boolean> createEnumerator(
+            SplitEnumeratorContext<ReaderState> context) {
+        return new OneSplit(context, false);
     }
 
     @Override
-    public SplitEnumerator<ReaderSplit, Assignment> restoreEnumerator(
-            SplitEnumeratorContext<ReaderSplit> context, Assignment restored) {
-        return new ReaderEnumerator(context, readers, restored);
+    public SplitEnumerator<ReaderState, Boolean> restoreEnumerator(
+            SplitEnumeratorContext<ReaderState> context, Boolean assigned) {
+        return new OneSplit(context, assigned);
     }
 
     @Override
-    public SimpleVersionedSerializer<ReaderSplit> getSplitSerializer() {
-        return new ReaderSplit.Serializer();
+    public SimpleVersionedSerializer<ReaderState> getSplitSerializer() {
+        return new ReaderState.Serializer();
     }
 
     @Override
-    public SimpleVersionedSerializer<Assignment> getEnumeratorCheckpointSerializer() {
-        return new Assignment.Serializer();
+    public SimpleVersionedSerializer<Boolean> getEnumeratorCheckpointSerializer() {
+        return new OneSplit.Serializer();
     }
 }

@@ -19,7 +19,7 @@ public final class LakewardException extends RuntimeException {
 
     /** Whether another attempt of the job would end in the same way, or do damage. */
     public boolean isFinal() {
-        return kind.equals("Config") || kind.equals("OffsetLost") || kind.equals("Fenced");
+        return !kind.equals("Transient") && !kind.equals("Bug");
     }
 
     @Override
