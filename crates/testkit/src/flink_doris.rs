@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::flink::opened_packages;
 use crate::process::{Guarded, Program, find_program, tail};
 use crate::{cache, maven};
 
@@ -45,21 +46,6 @@ const POM: &str = r#"<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 "#;
-
-/// Packages of the Java library that Flink looks into.
-const OPENED: &[&str] = &[
-    "java.io",
-    "java.lang",
-    "java.lang.reflect",
-    "java.net",
-    "java.nio",
-    "java.text",
-    "java.time",
-    "java.util",
-    "java.util.concurrent",
-    "java.util.concurrent.atomic",
-    "java.util.concurrent.locks",
-];
 
 const JOB_PATIENCE: Duration = Duration::from_secs(600);
 
@@ -110,10 +96,7 @@ pub fn run(arguments: &[&str]) -> Result<()> {
     let jars = find()?;
     let work = tempfile::tempdir()?;
     let log = work.path().join("job.log");
-    let mut args: Vec<String> = OPENED
-        .iter()
-        .map(|package| format!("--add-opens=java.base/{package}=ALL-UNNAMED"))
-        .collect();
+    let mut args: Vec<String> = opened_packages().collect();
     args.extend(["-Xmx768m".into(), "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn".into()]);
     args.extend([
         "-cp".into(),

@@ -28,22 +28,6 @@ logger.pekko.name = org.apache.pekko
 logger.pekko.level = WARN
 ";
 
-/// Packages of the Java library that Flink looks into.
-const OPENED: &[&str] = &[
-    "java.lang",
-    "java.net",
-    "java.io",
-    "java.nio",
-    "sun.nio.ch",
-    "java.lang.reflect",
-    "java.text",
-    "java.time",
-    "java.util",
-    "java.util.concurrent",
-    "java.util.concurrent.atomic",
-    "java.util.concurrent.locks",
-];
-
 #[derive(Debug, Clone)]
 pub struct Options {
     pub version: String,
@@ -200,7 +184,7 @@ impl Cluster {
         args.extend_from_slice(memory);
         args.push(format!("-Dlog4j.configurationFile=file:{conf}/log4j.properties"));
         args.push(format!("-Djava.io.tmpdir={}", folder.join("tmp").display()));
-        args.extend(OPENED.iter().map(|p| format!("--add-opens=java.base/{p}=ALL-UNNAMED")));
+        args.extend(super::opened_packages());
         args.extend(self.options.java.iter().cloned());
         args.extend(["-cp".into(), class_path.join(":"), class.into(), "--configDir".into(), conf]);
         args.extend_from_slice(more);

@@ -29,6 +29,27 @@ pub const VERSIONS: [&str; 2] = ["1.20.5", "2.3.0"];
 /// The one that the job is compiled against.
 pub const OLDEST: &str = VERSIONS[0];
 
+/// Packages of the Java library that Flink looks into.
+const OPENED: &[&str] = &[
+    "java.lang",
+    "java.net",
+    "java.io",
+    "java.nio",
+    "sun.nio.ch",
+    "java.lang.reflect",
+    "java.text",
+    "java.time",
+    "java.util",
+    "java.util.concurrent",
+    "java.util.concurrent.atomic",
+    "java.util.concurrent.locks",
+];
+
+/// Options of Java that open them.
+pub(crate) fn opened_packages() -> impl Iterator<Item = String> {
+    OPENED.iter().map(|package| format!("--add-opens=java.base/{package}=ALL-UNNAMED"))
+}
+
 /// `FLINK_HOME` of a release.
 pub fn find(version: &str) -> Result<PathBuf> {
     find_program("java").context("there is no Java")?;

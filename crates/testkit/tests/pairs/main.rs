@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout)]
 
 mod doris;
+mod held;
 mod iceberg;
 mod kafka;
 mod mariadb;
