@@ -118,8 +118,14 @@ impl fmt::Display for Error {
             f.write_str(")")?;
         }
         let mut source = self.0.source.as_deref().map(|e| e as &dyn std::error::Error);
+        let mut shown = String::new();
         while let Some(e) = source {
-            write!(f, ": {e}")?;
+            let cause = e.to_string();
+            // Many a library's text has its own cause in it already.
+            if !shown.contains(&cause) {
+                write!(f, ": {cause}")?;
+                shown.push_str(&cause);
+            }
             source = e.source();
         }
         Ok(())
@@ -165,5 +171,23 @@ mod tests {
             "could not write the data file (table shop.orders): no space left on device"
         );
         assert!(e.kind().is_retryable());
+    }
+
+    #[test]
+    fn a_cause_that_a_library_shows_itself_is_not_shown_again() {
+        #[derive(Debug)]
+        struct Outer(std::io::Error);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "reading failed: {}", self.0)
+            }
+        }
+        impl std::error::Error for Outer {
+            fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let e = Error::transient("no file").with_source(Outer(std::io::Error::other("disk is gone")));
+        assert_eq!(e.to_string(), "no file: reading failed: disk is gone");
     }
 }

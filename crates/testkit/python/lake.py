@@ -7,6 +7,10 @@
     {"op": "create", ..., "fields": [Iceberg's JSON], "rows": {column: [values]}}  a foreign writer makes a table
     {"op": "lock", "catalog": FILE, "seconds": S}              nobody can commit for so long
     {"op": "expire", ..., "keep": N}                           a foreign writer expires all but the newest N snapshots
+    {"op": "objects", "bucket": B, "store": ...}               keys of all files in a bucket
+    {"op": "copy_object", "key": K, "word": W, "store": ...}   copies a file beside itself
+
+Where files are in a store that speaks S3, "store" has its properties in PyIceberg's words.
 
 Values are texts in one form for both readers: integers and decimals in digits, floats in the shortest digits that come
 back, dates as days and timestamps as microseconds since 1970, bytes in upper-case hex.
@@ -31,7 +35,7 @@ def local(location):
 
 def connect():
     con = duckdb.connect()
-    for name in ("avro", "iceberg"):
+    for name in ("avro", "httpfs", "iceberg"):
         pattern = f"duckdb_extension_{name}/extensions/v{duckdb.__version__}/{name}.duckdb_extension"
         path = next(p for f in site.getsitepackages() for p in glob.glob(os.path.join(f, pattern)))
         con.execute(f"LOAD '{path}'")
@@ -40,6 +44,45 @@ def connect():
 
 
 CON = connect()
+# Properties of the store of the request that is being answered.
+STORE = {}
+
+
+def use_store(properties):
+    global STORE
+    STORE = properties or {}
+    if STORE:
+        host = STORE["s3.endpoint"].removeprefix("http://")
+        CON.execute(f"CREATE OR REPLACE SECRET store (TYPE s3, ENDPOINT '{host}', USE_SSL false, URL_STYLE 'path', "
+                    f"REGION '{STORE['s3.region']}', KEY_ID '{STORE['s3.access-key-id']}', "
+                    f"SECRET '{STORE['s3.secret-access-key']}')")
+
+
+def store_files():
+    from pyarrow.fs import S3FileSystem
+    return S3FileSystem(endpoint_override=STORE["s3.endpoint"], region=STORE["s3.region"],
+                        access_key=STORE["s3.access-key-id"], secret_key=STORE["s3.secret-access-key"])
+
+
+def read_json(location):
+    if location.startswith("s3://"):
+        with store_files().open_input_stream(location.removeprefix("s3://")) as f:
+            return json.loads(f.read())
+    with open(local(location), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def objects(bucket):
+    from pyarrow.fs import FileSelector, FileType
+    found = store_files().get_file_info(FileSelector(bucket, recursive=True))
+    return {"objects": sorted(f.path for f in found if f.type == FileType.File)}
+
+
+def copy_object(key, word):
+    name, dot, end = key.rpartition(".")
+    copy = f"{name}-{word}{dot}{end}"
+    store_files().copy_file(key, copy)
+    return {"copy": copy}
 
 
 def tables(catalog):
@@ -59,8 +102,7 @@ def tables(catalog):
 
 
 def table(location):
-    with open(local(location), encoding="utf-8") as f:
-        m = json.load(f)
+    m = read_json(location)
     schemas = {s["schema-id"]: s for s in m["schemas"]}
     now = schemas[m["current-schema-id"]]
     names = {f["id"]: f["name"] for f in now["fields"]}
@@ -105,7 +147,7 @@ def rows(metadata, reader, out):
         source = "iceberg_scan('%s')" % metadata.replace("'", "''")
     else:
         from pyiceberg.table import StaticTable
-        arrow = StaticTable.from_metadata(metadata).scan().to_arrow()
+        arrow = StaticTable.from_metadata(metadata, STORE).scan().to_arrow()
         arrow = arrow.rename_columns([f"c{i}" for i in range(arrow.num_columns)])
         con.register("arrow_rows", arrow)
         source = "arrow_rows"
@@ -192,12 +234,13 @@ def lock(catalog, seconds):
     return {}
 
 
-OPERATIONS = {"lock": lock, "tables": tables, "rows": rows, "rewrite": rewrite, "append": append, "expire": expire,
+OPERATIONS = {"lock": lock, "objects": objects, "copy_object": copy_object, "tables": tables, "rows": rows, "rewrite": rewrite, "append": append, "expire": expire,
               "create": create}
 
 for line in sys.stdin:
     request = json.loads(line)
     try:
+        use_store(request.pop("store", None))
         answer = OPERATIONS[request.pop("op")](**request)
     except Exception as problem:
         answer = {"error": f"{type(problem).__name__}: {problem}"}

@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::object_store::ObjectStore;
 use crate::{cache, venv};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +36,8 @@ impl Reader {
 pub struct Lake {
     pub catalog: PathBuf,
     pub warehouse: PathBuf,
+    /// Where a warehouse on S3 is and what opens it, in PyIceberg's words.
+    store: Option<Value>,
 }
 
 /// What a table's metadata file says.
@@ -76,7 +79,33 @@ pub type LakeRow = Vec<Option<String>>;
 impl Lake {
     /// `catalog.db` and `warehouse` in a folder.
     pub fn in_folder(folder: &Path) -> Self {
-        Self { catalog: folder.join("catalog.db"), warehouse: folder.join("warehouse") }
+        let (catalog, warehouse) = (folder.join("catalog.db"), folder.join("warehouse"));
+        Self { catalog, warehouse, store: None }
+    }
+
+    /// The same catalog, with its files in a store.
+    pub fn on(self, store: &ObjectStore) -> Self {
+        Self { store: Some(Value::Object(store.properties())), ..self }
+    }
+
+    /// Keys of all files below the warehouse in a bucket, sorted.
+    pub fn objects(&self, bucket: &str) -> Result<Vec<String>> {
+        #[derive(Deserialize)]
+        struct Answer {
+            objects: Vec<String>,
+        }
+        let request = json!({"op": "objects", "bucket": bucket, "store": self.store});
+        Ok(ask::<Answer>(request)?.objects)
+    }
+
+    /// Copies a file of a store beside itself, with a word before the end of its name; returns the copy's key.
+    pub fn copy_object(&self, key: &str, word: &str) -> Result<String> {
+        #[derive(Deserialize)]
+        struct Answer {
+            copy: String,
+        }
+        let request = json!({"op": "copy_object", "key": key, "word": word, "store": self.store});
+        Ok(ask::<Answer>(request)?.copy)
     }
 
     pub fn tables(&self) -> Result<Vec<LakeTable>> {
@@ -84,7 +113,8 @@ impl Lake {
         struct Answer {
             tables: Vec<LakeTable>,
         }
-        Ok(ask::<Answer>(json!({"op": "tables", "catalog": self.catalog}))?.tables)
+        Ok(ask::<Answer>(json!({"op": "tables", "catalog": self.catalog, "store": self.store}))?
+            .tables)
     }
 
     pub fn table(&self, namespace: &str, name: &str) -> Result<LakeTable> {
@@ -120,6 +150,7 @@ impl Lake {
         let out = tempfile::NamedTempFile::new()?;
         let answer: Answer = ask(json!({
             "op": "rows", "metadata": table.metadata, "reader": reader.name(), "out": out.path(),
+            "store": self.store,
         }))
         .with_context(|| format!("{} cannot read {}", reader.name(), table.name))?;
         let mut seen = 0;

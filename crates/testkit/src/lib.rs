@@ -23,6 +23,7 @@ pub mod lakeward;
 pub mod mariadb;
 mod maven;
 pub mod mysql9;
+pub mod object_store;
 pub mod process;
 pub mod proxy;
 pub mod require;

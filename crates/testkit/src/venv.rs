@@ -1,4 +1,5 @@
-//! The Python environment in the cache folder: the lake's other readers, DuckDB and PyIceberg, and sqlglot, which reads SQL
+//! The Python environment in the cache folder: the lake's other readers, DuckDB and PyIceberg, moto, a store that speaks S3,
+//! and sqlglot, which reads SQL
 //! of Doris.
 
 use std::fs;

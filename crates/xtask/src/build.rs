@@ -73,21 +73,22 @@ pub enum Profile {
     Release,
 }
 
-/// Starts this command once more, built with a database client.
+/// Starts this command once more, built with a database client. Not with `--release`, also for `bench`: of its own code only
+/// the reader that it compares with has to be fast, which the profile sees to, and the libraries are those of the tests.
 #[cfg(not(feature = "servers"))]
 pub fn again_with_servers() -> Result<()> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let mut build = cargo(&["build", "--quiet", "--bin", "xtask", "--features", "xtask/servers"])?;
-    let folder = if arguments.first().is_some_and(|command| command == "bench") {
-        // What it compares with has to be as fast as it can be.
-        build.args(["--package", "xtask", "--release"]);
-        "release"
-    } else {
-        build.arg("--workspace");
-        "debug"
-    };
+    let mut build = cargo(&[
+        "build",
+        "--quiet",
+        "--workspace",
+        "--bin",
+        "xtask",
+        "--features",
+        "xtask/servers",
+    ])?;
     run(&mut build)?;
     let status =
-        Command::new(target_folder()?.join(folder).join("xtask")).args(arguments).status()?;
+        Command::new(target_folder()?.join("debug").join("xtask")).args(arguments).status()?;
     std::process::exit(status.code().unwrap_or(1));
 }

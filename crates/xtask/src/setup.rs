@@ -86,7 +86,8 @@ pub fn flink_releases() -> Result<()> {
     Ok(())
 }
 
-/// DuckDB and PyIceberg, which read the lake back, sqlglot, which reads our statements, and PyMySQL, which speaks to Doris.
+/// DuckDB and PyIceberg, which read the lake back, moto, which is a store to put it in, sqlglot, which reads our statements,
+/// and PyMySQL, which speaks to Doris.
 pub fn readers() -> Result<()> {
     if venv::find().is_ok() {
         return Ok(());
@@ -99,7 +100,7 @@ pub fn readers() -> Result<()> {
     if !has_venv {
         install(&["python3-venv"])?;
     }
-    println!("installing DuckDB, PyIceberg and sqlglot into the cache folder");
+    println!("installing DuckDB, PyIceberg, moto and sqlglot into the cache folder");
     venv::install().map(drop)
 }
 

@@ -1,6 +1,7 @@
 //! Apache Iceberg as a sink: row locator, writers, our own commit layer and catalog.
 
 mod applied;
+mod bucket;
 mod buffer;
 pub mod catalog;
 pub mod changelog;
@@ -32,6 +33,7 @@ mod schema_change;
 mod session;
 mod sink;
 pub mod storage;
+mod store_error;
 pub mod table_state;
 pub mod types;
 mod unavailable;

@@ -159,10 +159,12 @@ impl Maintenance {
     /// Removes files of earlier attempts of this pipeline that no snapshot names. A fenced attempt never commits, so
     /// what it left is nobody's.
     async fn sweep(&self, session: &Session, handle: &TableHandle) -> Result<()> {
+        let lake = &session.env.lake;
+        let location = handle.state()?.metadata.location().to_string();
+        // Long where files are many. What comes to be meanwhile is of the current attempt.
+        let Some(listed) = lake.list(&location).await? else { return Ok(()) };
         let _commit = handle.lock_for_commit().await;
         let state = handle.state()?;
-        let lake = &session.env.lake;
-        let Some(listed) = lake.list(state.metadata.location()).await? else { return Ok(()) };
         let ours = Incarnation::pipeline_prefix(&session.incarnation.pipeline);
         let current = session.incarnation.prefix();
         let mut orphans: HashMap<String, String> = listed

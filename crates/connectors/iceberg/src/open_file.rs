@@ -23,6 +23,7 @@ use crate::data_files::DataFileOptions;
 use crate::distinct::distinct_columns;
 use crate::file_metrics::FileMetrics;
 use crate::types;
+use crate::store_error::{StoreResultExt, store_error};
 
 /// The handles that a process has are few, whatever number of tables and partitions it writes.
 pub(crate) const MAX_OPEN_FILES: usize = 512;
@@ -58,7 +59,7 @@ impl OpenFile {
             Err(e) => Err(e),
         };
         let upload =
-            Upload::new(output.or_err(ErrorKind::Transient, "could not create a data file")?);
+            Upload::new(output.or_store("could not create a data file")?);
         let layout = types::arrow_schema(schema)?;
         let nan_counts = schema
             .as_struct()
@@ -145,11 +146,12 @@ fn count_nan(array: &dyn Array) -> u64 {
 
 fn write_error(error: ParquetError, path: &str) -> Error {
     // Only the store's own errors come as external ones; the rest is about the batch.
-    let kind = match &error {
-        ParquetError::External(_) => ErrorKind::Transient,
-        _ => ErrorKind::Bug,
-    };
-    Error::new(kind, "could not write a data file").with("file", path).with_source(error)
+    let failed = "could not write a data file";
+    match error {
+        ParquetError::External(_) => store_error(error, failed),
+        _ => Error::bug(failed).with_source(error),
+    }
+    .with("file", path)
 }
 
 /// A file of the store as the Parquet writer wants it.

@@ -16,6 +16,7 @@ use parquet::errors::ParquetError;
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::types;
+use crate::store_error::StoreResultExt;
 
 /// A data file, and its size where it is known.
 #[derive(Debug, Clone)]
@@ -94,12 +95,12 @@ async fn open(
     let lost = "could not open a data file of the table";
     let with_path = |e: Error| e.with("file", &file.path);
     let input =
-        file_io.new_input(&*file.path).or_err(ErrorKind::Transient, lost).map_err(with_path)?;
+        file_io.new_input(&*file.path).or_store(lost).map_err(with_path)?;
     let size = match file.size_bytes {
         Some(size) => size,
-        None => input.metadata().await.or_err(ErrorKind::Transient, lost).map_err(with_path)?.size,
+        None => input.metadata().await.or_store(lost).map_err(with_path)?.size,
     };
-    let reader = input.reader().await.or_err(ErrorKind::Transient, lost).map_err(with_path)?;
+    let reader = input.reader().await.or_store(lost).map_err(with_path)?;
     let reader = ArrowFileReader::new(FileMetadata { size }, reader);
     // What the columns hold follows from their Parquet types; a foreign writer's arrow schema is of no use here.
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);

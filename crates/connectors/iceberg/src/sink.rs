@@ -32,6 +32,7 @@ use crate::schema_change;
 use crate::session::{CurrentSession, Environment, Session};
 use crate::storage::{FILE_CONCURRENCY, Lake};
 use crate::writer::{TableWriter, WriterOptions};
+use crate::store_error::StoreResultExt;
 
 /// Apache Iceberg tables of one catalog. See [`Sink`].
 #[derive(Debug)]
@@ -127,7 +128,7 @@ async fn table_properties(lake: &Lake, location: &str) -> Result<HashMap<String,
     if bytes.starts_with(&[0x1f, 0x8b]) {
         let metadata = TableMetadata::read_from(lake.file_io(), location)
             .await
-            .or_err(ErrorKind::Transient, format!("could not read {location}"))?;
+            .or_store(format!("could not read {location}"))?;
         return Ok(metadata.properties().clone());
     }
     let only: OnlyProperties = serde_json::from_slice(&bytes)
@@ -169,11 +170,10 @@ impl Sink for IcebergSink {
         pipeline: &PipelineId,
         tables: &[(TableId, Arc<TableSchema>)],
     ) -> Result<SinkCheck> {
-        let target = format!(
-            "Iceberg tables in {}, catalog {}",
-            self.env.config.warehouse()?,
-            self.env.catalog.check().await?
-        );
+        let warehouse = self.env.config.warehouse()?;
+        let target =
+            format!("Iceberg tables in {warehouse}, catalog {}", self.env.catalog.check().await?);
+        self.env.lake.probe(warehouse).await?;
         let mut check =
             SinkCheck { target, warnings: self.env.config.warnings(), errors: Vec::new() };
         let partition = self.env.config.partition_keys()?;
@@ -191,6 +191,12 @@ impl Sink for IcebergSink {
     }
 
     async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Ownership> {
+        let probed = self.env.lake.probe(self.env.config.warehouse()?).await;
+        // What has been reached once is taken to come back.
+        probed.map_err(|e| match self.current.get() {
+            Ok(_) => e.with_kind(ErrorKind::Transient),
+            Err(_) => e,
+        })?;
         let incarnation = self.env.catalog.acquire(pipeline, attempt).await?;
         let ownership = Ownership(incarnation.token.to_string());
         self.current.set(Arc::new(Session::alone(self.env.clone(), incarnation)));

@@ -9,7 +9,9 @@ use iceberg::io::{FileIO, FileIOBuilder};
 use iceberg_storage_opendal::OpenDalResolvingStorageFactory;
 use lakeward_core::{Error, ErrorKind, Result, ResultExt};
 
+use crate::bucket::Bucket;
 use crate::config::IcebergConfig;
+use crate::store_error::StoreResultExt;
 
 /// Files that are read, written, synced or deleted at the same time.
 pub const FILE_CONCURRENCY: usize = 32;
@@ -21,6 +23,7 @@ const MIN_FILES_TO_SYNC_AT_ONCE: usize = 24;
 #[derive(Debug, Clone)]
 pub struct Lake {
     file_io: FileIO,
+    bucket: Option<Bucket>,
 }
 
 impl Lake {
@@ -39,12 +42,24 @@ impl Lake {
         }
         let factory = Arc::new(OpenDalResolvingStorageFactory::new());
         let file_io = FileIOBuilder::new(factory).with_props(&config.catalog).build();
-        Ok(Self { file_io })
+        let bucket = Bucket::of(warehouse, &config.catalog)?;
+        Ok(Self { file_io, bucket })
     }
 
     /// For tests. Locations start with `memory:/`.
     pub fn memory() -> Self {
-        Self { file_io: FileIO::new_with_memory() }
+        Self { file_io: FileIO::new_with_memory(), bucket: None }
+    }
+
+    /// Looks whether a warehouse on S3 can be used at all. A local one shows that when it is written to.
+    ///
+    /// # Errors
+    /// `Config` when the store refuses, `Transient` when it cannot be reached.
+    pub async fn probe(&self, warehouse: &str) -> Result<()> {
+        match &self.bucket {
+            Some(bucket) => bucket.probe(warehouse).await,
+            None => Ok(()),
+        }
     }
 
     pub fn file_io(&self) -> &FileIO {
@@ -53,21 +68,21 @@ impl Lake {
 
     pub async fn read(&self, location: &str) -> Result<Bytes> {
         let failed = || format!("could not read {location}");
-        let input = self.file_io.new_input(location).or_err(ErrorKind::Transient, failed())?;
-        input.read().await.or_err(ErrorKind::Transient, failed())
+        let input = self.file_io.new_input(location).or_store(failed())?;
+        input.read().await.or_store(failed())
     }
 
     pub async fn write(&self, location: &str, bytes: Bytes) -> Result<()> {
         let failed = || format!("could not write {location}");
-        let output = self.file_io.new_output(location).or_err(ErrorKind::Transient, failed())?;
-        output.write(bytes).await.or_err(ErrorKind::Transient, failed())
+        let output = self.file_io.new_output(location).or_store(failed())?;
+        output.write(bytes).await.or_store(failed())
     }
 
     pub async fn exists(&self, location: &str) -> Result<bool> {
         self.file_io
             .exists(location)
             .await
-            .or_err(ErrorKind::Transient, format!("could not look for {location}"))
+            .or_store(format!("could not look for {location}"))
     }
 
     /// Deletes files that nothing refers to. One that stays is only an orphan, so a failure is logged and no more.
@@ -85,7 +100,7 @@ impl Lake {
         self.file_io
             .delete_prefix(location)
             .await
-            .or_err(ErrorKind::Transient, format!("could not delete {location}"))
+            .or_store(format!("could not delete {location}"))
     }
 
     /// Returns when the files survive a power failure. Object stores promise that by themselves. Local files are synced:
@@ -109,7 +124,10 @@ impl Lake {
     /// Files below a folder. `None` where the store cannot be listed through us.
     pub async fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
         let Some(root) = local_path(folder) else {
-            return Ok(None);
+            return match &self.bucket {
+                Some(bucket) => bucket.list(folder).await,
+                None => Ok(None),
+            };
         };
         let folder = folder.to_string();
         blocking(move || {

@@ -4,6 +4,7 @@
 mod accounts;
 mod logs;
 mod network;
+mod object_store;
 mod scene;
 mod signals;
 mod sinks;

@@ -94,13 +94,18 @@ impl Scene {
     /// Every table of the database equals its table in the lake, for both readers.
     pub fn assert_equal(&mut self) {
         let lake = self.lake();
+        self.assert_equal_in(&lake);
+    }
+
+    /// The same for a lake that is described elsewhere.
+    pub fn assert_equal_in(&mut self, lake: &Lake) {
         let tables = lake.tables().unwrap();
         for name in compare::source_tables(&mut self.session, self.database).unwrap() {
             let found = tables.iter().find(|t| t.namespace == self.database && t.name == name);
             let found = found.unwrap_or_else(|| panic!("{name} is not in the lake"));
             for reader in Reader::ALL {
                 let compared =
-                    compare::table(&mut self.session, self.database, &name, &lake, found, reader)
+                    compare::table(&mut self.session, self.database, &name, lake, found, reader)
                         .unwrap();
                 assert!(compared.differences.is_empty(), "{name}: {:#?}", compared.differences);
             }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use iceberg::MetadataLocation;
 use iceberg::spec::TableMetadata;
-use lakeward_core::{Error, ErrorKind, PipelineId, Result, ResultExt, TableId};
+use lakeward_core::{Error, ErrorKind, PipelineId, Result, TableId};
 use tokio::sync::OnceCell;
 
 use crate::catalog::connection::{Database, Failure, Outcome, Session};
@@ -19,6 +19,7 @@ use crate::catalog::{Catalog, CatalogChange, CommitOutcome, LoadedTable};
 use crate::config::IcebergConfig;
 use crate::names::Incarnation;
 use crate::storage::Lake;
+use crate::store_error::StoreResultExt;
 
 const TABLES: &str = "CREATE TABLE IF NOT EXISTS iceberg_tables (catalog_name VARCHAR(255) NOT NULL, \
     table_namespace VARCHAR(255) NOT NULL, table_name VARCHAR(255) NOT NULL, metadata_location VARCHAR(1000), \
@@ -377,7 +378,7 @@ impl Catalog for SqlCatalog {
         };
         let metadata = TableMetadata::read_from(self.lake.file_io(), &*location)
             .await
-            .or_err(ErrorKind::Transient, "could not read the table's metadata")
+            .or_store("could not read the table's metadata")
             .map_err(|e| e.with("table", table).with("file", &location))?;
         Ok(Some(LoadedTable { metadata: Arc::new(metadata), location }))
     }
@@ -433,7 +434,7 @@ impl Catalog for SqlCatalog {
         metadata
             .write_to(self.lake.file_io(), &next)
             .await
-            .or_err(ErrorKind::Transient, "could not write the table's metadata")
+            .or_store("could not write the table's metadata")
             .map_err(|e| e.with("file", &next))?;
         Ok(LoadedTable { metadata: Arc::new(metadata), location: next.to_string().into() })
     }

@@ -16,6 +16,7 @@ use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use roaring::RoaringTreemap;
+use crate::store_error::StoreResultExt;
 
 /// Field ids that the Iceberg format reserves for position delete files.
 const FILE_PATH_ID: i32 = i32::MAX - 101;
@@ -107,8 +108,8 @@ pub(crate) async fn read_position_deletes(
     path: &str,
 ) -> Result<HashMap<Arc<str>, RoaringTreemap>> {
     let failed = || format!("could not read the delete file {path}");
-    let input = file_io.new_input(path).or_err(ErrorKind::Transient, failed())?;
-    let bytes = input.read().await.or_err(ErrorKind::Transient, failed())?;
+    let input = file_io.new_input(path).or_store(failed())?;
+    let bytes = input.read().await.or_store(failed())?;
     decode(bytes).map_err(|e| e.with("file", path))
 }
 

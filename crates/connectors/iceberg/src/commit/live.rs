@@ -15,6 +15,7 @@ use crate::catalog::LoadedTable;
 use crate::commit::deletes::{only_data_file, read_position_deletes};
 use crate::storage::{FILE_CONCURRENCY, Lake};
 use crate::table_state::{LiveDeleteFile, LiveFile, TableHandle, TableState};
+use crate::store_error::StoreResultExt;
 
 /// What every name of our own files starts with.
 const OUR_FILES: &str = "lw-";
@@ -115,7 +116,7 @@ pub(crate) async fn load_manifests(
             let manifest = file
                 .load_manifest(lake.file_io())
                 .await
-                .or_err(ErrorKind::Transient, "could not read a manifest")
+                .or_store("could not read a manifest")
                 .map_err(|e| e.with("file", &file.manifest_path))?;
             Ok::<_, Error>((file, manifest))
         })

@@ -10,6 +10,7 @@ use iceberg::spec::{
 use lakeward_core::{Error, ErrorKind, Result, ResultExt};
 
 use crate::storage::Lake;
+use crate::store_error::StoreResultExt;
 
 /// What a manifest says about a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +77,7 @@ pub(crate) async fn write(
         .partition_type(&schema)
         .or_err(ErrorKind::DataInvalid, "a partition spec has no type")?;
     let output =
-        lake.file_io().new_output(&target.location).or_err(ErrorKind::Transient, failed)?;
+        lake.file_io().new_output(&target.location).or_store(failed)?;
     let builder =
         ManifestWriterBuilder::new(output, Some(target.snapshot_id), schema, (**spec).clone());
     let mut writer = match target.content {
@@ -98,7 +99,7 @@ pub(crate) async fn write(
     writer
         .write_manifest_file()
         .await
-        .or_err(ErrorKind::Transient, failed)
+        .or_store(failed)
         .map_err(|e| e.with("file", target.location))
 }
 

@@ -19,6 +19,7 @@ use crate::faults::FaultPoints;
 use crate::names::FileNames;
 use crate::storage::{FILE_CONCURRENCY, Lake};
 use crate::table_state::{LiveDeleteFile, LiveFile, TableHandle, TableState};
+use crate::store_error::StoreResultExt;
 
 /// Manifests of one kind and size that are merged into one.
 const MANIFESTS_MIN_COUNT_TO_MERGE: usize = 32;
@@ -352,9 +353,9 @@ impl<'a> Draft<'a> {
         let failed = "could not write a manifest list";
         let location = self.shop.location(self.metadata, "metadata", "-snap.avro");
         let output =
-            self.shop.lake.file_io().new_output(&location).or_err(ErrorKind::Transient, failed)?;
+            self.shop.lake.file_io().new_output(&location).or_store(failed)?;
         let mut writer = ManifestListWriter::v2(
-            output.writer().await.or_err(ErrorKind::Transient, failed)?,
+            output.writer().await.or_store(failed)?,
             self.snapshot_id,
             self.metadata.current_snapshot_id(),
             self.sequence_number,
@@ -362,7 +363,7 @@ impl<'a> Draft<'a> {
         writer
             .add_manifests(self.new_manifests.iter().chain(&self.kept).cloned())
             .or_err(ErrorKind::Bug, failed)?;
-        writer.close().await.or_err(ErrorKind::Transient, failed)?;
+        writer.close().await.or_store(failed)?;
         self.written.push(location.clone());
         Ok(location)
     }
