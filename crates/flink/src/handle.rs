@@ -15,7 +15,7 @@ use crate::operator::OperatorInstance;
 use crate::reader::SourceInstance;
 use crate::spec::Spec;
 use crate::wire::{Control, Outputs};
-use crate::{log, metrics};
+use crate::{log, metrics, planted};
 
 /// What a call gives back to Java.
 pub type Returned = Vec<Vec<u8>>;
@@ -26,6 +26,8 @@ struct Handle {
     /// A call panicked: what it left behind is not to be used.
     poisoned: AtomicBool,
     metrics: MetricGroup,
+    /// What it is called in a wish for a panic, before a call and after its work.
+    places: [String; 2],
 }
 
 struct Instance {
@@ -80,11 +82,13 @@ pub fn open(spec: &[u8], restored: Vec<Vec<u8>>) -> Result<i64> {
         Kind::Closed => return Err(closed()),
     };
     let (marks, metrics) = (context.marks.clone(), context.metrics.clone());
+    let places = ["before", "after"].map(|moment| format!("{}.{moment}", context.operator));
     let handle = Handle {
         instance: Mutex::new(Instance { outputs: Outputs::new(downstream), marks, kind }),
         cancel: CancellationToken::new(),
         poisoned: AtomicBool::new(false),
         metrics,
+        places,
     };
     let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
     handles().get_or_insert_default().insert(id, Arc::new(handle));
@@ -109,14 +113,18 @@ impl Handle {
         };
         let Instance { kind, outputs, marks } = &mut *instance;
         let runtime = runtime()?;
+        let [before, after] = &self.places;
         let result = guarded(|| {
-            runtime.block_on(async {
+            planted::panic_at(before);
+            let result = runtime.block_on(async {
                 tokio::select! {
                     biased;
                     () = self.cancel.cancelled() => Err(Error::transient("the call was cancelled")),
                     result = call(kind, outputs) => result,
                 }
-            })
+            });
+            planted::panic_at(after);
+            result
         });
         if result.as_ref().is_err_and(|e| e.message().starts_with(PANICKED)) {
             self.poisoned.store(true, Ordering::Release);

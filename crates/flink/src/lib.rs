@@ -13,6 +13,7 @@ mod moved;
 mod natives;
 mod operator;
 mod plan;
+mod planted;
 mod reader;
 mod spec;
 mod state_copies;

@@ -4,6 +4,7 @@
 mod alone;
 mod contract;
 mod library;
+mod panics;
 mod rescale;
 mod restores;
 mod scene;
