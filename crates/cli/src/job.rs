@@ -53,6 +53,8 @@ pub async fn start(
     let metrics = MetricGroup::default();
     let mut options = JobOptions::new(store, file.state_dir().join("scratch"));
     options.checkpoint_interval = config.checkpoint_interval.0;
+    // Whoever asks for checkpoints without a pause gets them.
+    options.checkpoint_min_pause = options.checkpoint_min_pause.min(options.checkpoint_interval);
     options.restart = restart_of(config);
     options.source_parallelism = config.parallelism.into();
     options.memory_bytes = usize::try_from(config.memory.0).unwrap_or(usize::MAX);
