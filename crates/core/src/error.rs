@@ -187,7 +187,8 @@ mod tests {
                 Some(&self.0)
             }
         }
-        let e = Error::transient("no file").with_source(Outer(std::io::Error::other("disk is gone")));
+        let e =
+            Error::transient("no file").with_source(Outer(std::io::Error::other("disk is gone")));
         assert_eq!(e.to_string(), "no file: reading failed: disk is gone");
     }
 }

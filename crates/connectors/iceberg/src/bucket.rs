@@ -72,8 +72,7 @@ impl Bucket {
     pub async fn list(&self, folder: &str) -> Result<Option<Vec<ListedFile>>> {
         let Some(path) = self.path_of(folder) else { return Ok(None) };
         let failed = || format!("could not list {folder}");
-        let mut found =
-            self.operator.lister_with(&path).recursive(true).await.or_store(failed())?;
+        let mut found = self.operator.lister_with(&path).recursive(true).await.or_store(failed())?;
         let mut files = Vec::new();
         while let Some(entry) = found.try_next().await.or_store(failed())? {
             if entry.metadata().mode() == EntryMode::FILE {

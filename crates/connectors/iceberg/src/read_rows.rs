@@ -15,8 +15,8 @@ use parquet::arrow::{ParquetRecordBatchStreamBuilder, ProjectionMask};
 use parquet::errors::ParquetError;
 use parquet::schema::types::SchemaDescriptor;
 
-use crate::types;
 use crate::store_error::StoreResultExt;
+use crate::types;
 
 /// A data file, and its size where it is known.
 #[derive(Debug, Clone)]
@@ -94,8 +94,7 @@ async fn open(
 ) -> Result<ParquetRecordBatchStreamBuilder<ArrowFileReader>> {
     let lost = "could not open a data file of the table";
     let with_path = |e: Error| e.with("file", &file.path);
-    let input =
-        file_io.new_input(&*file.path).or_store(lost).map_err(with_path)?;
+    let input = file_io.new_input(&*file.path).or_store(lost).map_err(with_path)?;
     let size = match file.size_bytes {
         Some(size) => size,
         None => input.metadata().await.or_store(lost).map_err(with_path)?.size,

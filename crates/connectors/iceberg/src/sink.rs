@@ -31,8 +31,8 @@ use crate::properties;
 use crate::schema_change;
 use crate::session::{CurrentSession, Environment, Session};
 use crate::storage::{FILE_CONCURRENCY, Lake};
-use crate::writer::{TableWriter, WriterOptions};
 use crate::store_error::StoreResultExt;
+use crate::writer::{TableWriter, WriterOptions};
 
 /// Apache Iceberg tables of one catalog. See [`Sink`].
 #[derive(Debug)]

@@ -79,10 +79,7 @@ impl Lake {
     }
 
     pub async fn exists(&self, location: &str) -> Result<bool> {
-        self.file_io
-            .exists(location)
-            .await
-            .or_store(format!("could not look for {location}"))
+        self.file_io.exists(location).await.or_store(format!("could not look for {location}"))
     }
 
     /// Deletes files that nothing refers to. One that stays is only an orphan, so a failure is logged and no more.
@@ -97,10 +94,7 @@ impl Lake {
     }
 
     pub async fn delete_folder(&self, location: &str) -> Result<()> {
-        self.file_io
-            .delete_prefix(location)
-            .await
-            .or_store(format!("could not delete {location}"))
+        self.file_io.delete_prefix(location).await.or_store(format!("could not delete {location}"))
     }
 
     /// Returns when the files survive a power failure. Object stores promise that by themselves. Local files are synced:

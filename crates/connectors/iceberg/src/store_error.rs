@@ -14,15 +14,10 @@ pub trait StoreResultExt<T> {
 
 impl<T, E: StdError + Send + Sync + 'static> StoreResultExt<T> for Result<T, E> {
     fn or_store(self, message: impl Into<String>) -> Result<T> {
-        self.map_err(|e| store_error(e, message))
-    }
-}
-
-/// As [`StoreResultExt::or_store`] makes it.
-pub fn store_error(error: impl StdError + Send + Sync + 'static, message: impl Into<String>) -> Error {
-    match of_store(&error) {
-        Some(reason) => Error::transient(message).with_source(reason),
-        None => Error::transient(message).with_source(error),
+        self.map_err(|e| match of_store(&e) {
+            Some(reason) => Error::transient(message).with_source(reason),
+            None => Error::transient(message).with_source(e),
+        })
     }
 }
 
@@ -94,8 +89,9 @@ mod tests {
         let store = opendal::Error::new(StoreErrorKind::ConfigInvalid, said)
             .with_context("uri", "http://127.0.0.1/lake?secret");
         assert!(is_refusal(&store));
-        let library = iceberg::Error::new(iceberg::ErrorKind::Unexpected, "failure in doing io operation")
-            .with_source(store);
+        let library =
+            iceberg::Error::new(iceberg::ErrorKind::Unexpected, "failure in doing io operation")
+                .with_source(store);
         let shown = Err::<(), _>(library).or_store("could not write the file").expect_err("is one");
         assert_eq!(
             shown.to_string(),
@@ -106,8 +102,8 @@ mod tests {
     #[test]
     fn a_cause_is_shown_once() {
         let cause = std::io::Error::other("connection refused");
-        let store = opendal::Error::new(StoreErrorKind::Unexpected, "send http request")
-            .set_source(cause);
+        let store =
+            opendal::Error::new(StoreErrorKind::Unexpected, "send http request").set_source(cause);
         let shown = Err::<(), _>(store).or_store("could not read the file").expect_err("is one");
         assert_eq!(
             shown.to_string(),

@@ -12,8 +12,8 @@ use crate::state::LaneState;
 use crate::wire::ParamBytes;
 
 /// Rows of a chunk when the user does not say. Larger ones are slower: more of them lies in memory, out of the caches, and
-/// reading overlaps less with writing.
-pub const CHUNK_ROWS: u32 = 20_000;
+/// reading overlaps less with writing. As many as make one batch.
+pub const CHUNK_ROWS: u32 = 16_384;
 /// Rows of the first chunk of a table of which nothing is known.
 const FIRST_CHUNK_ROWS: u32 = 1_024;
 

@@ -21,20 +21,24 @@ use lakeward_core::{DataType, Error, Literal, Result};
 pub(crate) struct Fixed<T> {
     values: Vec<T>,
     nulls: NullBufferBuilder,
+    /// What recent batches had: room for as much is made at the first value of the next one.
+    expected: usize,
 }
 
 impl<T: Copy + Default> Fixed<T> {
     fn new() -> Self {
-        Self { values: Vec::new(), nulls: NullBufferBuilder::new(0) }
+        Self { values: Vec::new(), nulls: NullBufferBuilder::new(0), expected: 0 }
     }
 
     #[inline]
     pub(crate) fn push(&mut self, value: T) {
+        make_room(&mut self.values, self.expected);
         self.values.push(value);
         self.nulls.append_non_null();
     }
 
     fn push_null(&mut self) {
+        make_room(&mut self.values, self.expected);
         self.values.push(T::default());
         self.nulls.append_null();
     }
@@ -49,6 +53,7 @@ impl<T: Copy + Default> Fixed<T> {
         T: ArrowNativeType,
     {
         let values = std::mem::take(&mut self.values);
+        self.expected = room_after(self.expected, values.len());
         PrimitiveArray::new(ScalarBuffer::from(values), self.nulls.finish())
     }
 }
@@ -60,22 +65,31 @@ pub(crate) struct Bytes {
     /// Where each value ends.
     ends: Vec<i32>,
     nulls: NullBufferBuilder,
+    /// Values and bytes of recent batches.
+    expected: (usize, usize),
 }
 
 impl Bytes {
     fn new() -> Self {
-        Self { data: Vec::new(), ends: Vec::new(), nulls: NullBufferBuilder::new(0) }
+        Self {
+            data: Vec::new(),
+            ends: Vec::new(),
+            nulls: NullBufferBuilder::new(0),
+            expected: (0, 0),
+        }
     }
 
     /// Where the bytes of the next value go; [`Bytes::end_value`] closes it.
     #[inline]
     pub(crate) fn data(&mut self) -> &mut Vec<u8> {
+        make_room(&mut self.data, self.expected.1);
         &mut self.data
     }
 
     #[inline]
     pub(crate) fn end_value(&mut self) -> Result<()> {
         let end = i32::try_from(self.data.len()).map_err(|_| too_large())?;
+        make_room(&mut self.ends, self.expected.0);
         self.ends.push(end);
         self.nulls.append_non_null();
         Ok(())
@@ -83,11 +97,12 @@ impl Bytes {
 
     #[inline]
     pub(crate) fn push(&mut self, value: &[u8]) -> Result<()> {
-        self.data.extend_from_slice(value);
+        self.data().extend_from_slice(value);
         self.end_value()
     }
 
     fn push_null(&mut self) {
+        make_room(&mut self.ends, self.expected.0);
         self.ends.push(self.data.len() as i32);
         self.nulls.append_null();
     }
@@ -107,6 +122,9 @@ impl Bytes {
     }
 
     fn finish(&mut self) -> (OffsetBuffer<i32>, Buffer, Option<arrow_buffer::NullBuffer>) {
+        let (values, bytes) = self.expected;
+        self.expected =
+            (room_after(values, self.ends.len()), room_after(bytes, self.data.len() * 9 / 8));
         let ends = std::mem::take(&mut self.ends);
         let mut offsets = Vec::with_capacity(ends.len() + 1);
         offsets.push(0);
@@ -114,6 +132,19 @@ impl Bytes {
         let data = std::mem::take(&mut self.data);
         (OffsetBuffer::new(offsets.into()), Buffer::from_vec(data), self.nulls.finish())
     }
+}
+
+/// Instead of growing from nothing by doubling, which copies all values again and leaves up to as much room unused.
+#[inline]
+fn make_room<T>(values: &mut Vec<T>, expected: usize) {
+    if values.capacity() == 0 {
+        values.reserve_exact(expected);
+    }
+}
+
+/// Room for the next batch: one small batch among large ones does not count for much.
+fn room_after(expected: usize, seen: usize) -> usize {
+    seen.max(expected - expected / 4)
 }
 
 #[cold]

@@ -59,7 +59,7 @@ pub struct MysqlConfig {
     /// derived from the pipeline's name. Of a range, and of derived ids, one that is in use is passed over.
     #[serde(rename = "server-id", default, skip_serializing_if = "Option::is_none")]
     pub server_id: Option<String>,
-    /// Rows of a snapshot chunk. When it is left out, chunks are larger than Flink CDC's 8096 rows: up to 20,000 rows or
+    /// Rows of a snapshot chunk. When it is left out, chunks are larger than Flink CDC's 8096 rows: up to 16,384 rows or
     /// 16 MB, whichever is less.
     #[serde(
         rename = "scan.incremental.snapshot.chunk.size",

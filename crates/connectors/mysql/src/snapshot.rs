@@ -27,7 +27,7 @@ use crate::wire::{ColumnDefinition, Connection, ParamBytes, WireError};
 use crate::{catalog, chunks};
 
 /// Rows of one batch.
-const BATCH_ROWS: usize = 16_384;
+const BATCH_ROWS: usize = chunks::CHUNK_ROWS as usize;
 const BATCH_BYTES: usize = 8 << 20;
 
 mod view;
@@ -118,6 +118,7 @@ impl SnapshotPool {
                     facts: facts.clone(),
                     answers: sender.clone(),
                     connection: None,
+                    builder: None,
                 };
                 tokio::spawn(worker.run(queue.clone()))
             })
@@ -147,6 +148,8 @@ struct Worker {
     facts: ServerFacts,
     answers: mpsc::Sender<Answer>,
     connection: Option<Connection>,
+    /// For the next chunk of the same table: it knows how much room a batch takes.
+    builder: Option<SnapshotBuilder>,
 }
 
 impl Worker {
@@ -220,7 +223,7 @@ impl Worker {
     }
 
     async fn read_chunk(
-        &self,
+        &mut self,
         connection: &mut Connection,
         job: &Job,
         sql: &str,
@@ -234,7 +237,10 @@ impl Worker {
         let statement = connection.prepare(sql).await.map_err(failed)?;
         let columns = connection.execute(&statement, params).await.map_err(failed)?;
         let keys = key_columns(&job.version, &columns);
-        let mut builder = new_builder(job, &columns)?;
+        let mut builder = match self.builder.take() {
+            Some(builder) if builder.is_for(&job.version.schema, &columns) => builder,
+            _ => new_builder(job, &columns)?,
+        };
         let mut out = ChunkRows { batches: Vec::new(), last: None, count: 0, low, high };
         let mut last_row = None;
         while let Some(row) = connection.next_row().await.map_err(failed)? {
@@ -258,6 +264,7 @@ impl Worker {
         }
         connection.close_statement(statement).await.map_err(failed)?;
         run(connection, "COMMIT", doing).await?;
+        self.builder = Some(builder);
         Ok(out)
     }
 

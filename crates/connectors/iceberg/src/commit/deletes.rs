@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::store_error::StoreResultExt;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
@@ -16,7 +17,6 @@ use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::properties::WriterProperties;
 use roaring::RoaringTreemap;
-use crate::store_error::StoreResultExt;
 
 /// Field ids that the Iceberg format reserves for position delete files.
 const FILE_PATH_ID: i32 = i32::MAX - 101;

@@ -14,8 +14,8 @@ use roaring::RoaringTreemap;
 use crate::catalog::LoadedTable;
 use crate::commit::deletes::{only_data_file, read_position_deletes};
 use crate::storage::{FILE_CONCURRENCY, Lake};
-use crate::table_state::{LiveDeleteFile, LiveFile, TableHandle, TableState};
 use crate::store_error::StoreResultExt;
+use crate::table_state::{LiveDeleteFile, LiveFile, TableHandle, TableState};
 
 /// What every name of our own files starts with.
 const OUR_FILES: &str = "lw-";

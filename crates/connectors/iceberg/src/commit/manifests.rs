@@ -76,8 +76,7 @@ pub(crate) async fn write(
     let partition_type = spec
         .partition_type(&schema)
         .or_err(ErrorKind::DataInvalid, "a partition spec has no type")?;
-    let output =
-        lake.file_io().new_output(&target.location).or_store(failed)?;
+    let output = lake.file_io().new_output(&target.location).or_store(failed)?;
     let builder =
         ManifestWriterBuilder::new(output, Some(target.snapshot_id), schema, (**spec).clone());
     let mut writer = match target.content {
@@ -96,11 +95,7 @@ pub(crate) async fn write(
         }
         .or_err(ErrorKind::Bug, "a manifest entry is not valid")?;
     }
-    writer
-        .write_manifest_file()
-        .await
-        .or_store(failed)
-        .map_err(|e| e.with("file", target.location))
+    writer.write_manifest_file().await.or_store(failed).map_err(|e| e.with("file", target.location))
 }
 
 /// The schema that a spec's source columns are found in: the current one, or, where one of them was dropped, the newest

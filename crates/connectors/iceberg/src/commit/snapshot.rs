@@ -18,8 +18,8 @@ use crate::commit::{deletes, expiry, live, summary};
 use crate::faults::FaultPoints;
 use crate::names::FileNames;
 use crate::storage::{FILE_CONCURRENCY, Lake};
-use crate::table_state::{LiveDeleteFile, LiveFile, TableHandle, TableState};
 use crate::store_error::StoreResultExt;
+use crate::table_state::{LiveDeleteFile, LiveFile, TableHandle, TableState};
 
 /// Manifests of one kind and size that are merged into one.
 const MANIFESTS_MIN_COUNT_TO_MERGE: usize = 32;
@@ -352,8 +352,7 @@ impl<'a> Draft<'a> {
     async fn write_manifest_list(&mut self) -> Result<String> {
         let failed = "could not write a manifest list";
         let location = self.shop.location(self.metadata, "metadata", "-snap.avro");
-        let output =
-            self.shop.lake.file_io().new_output(&location).or_store(failed)?;
+        let output = self.shop.lake.file_io().new_output(&location).or_store(failed)?;
         let mut writer = ManifestListWriter::v2(
             output.writer().await.or_store(failed)?,
             self.snapshot_id,

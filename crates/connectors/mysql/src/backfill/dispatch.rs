@@ -1,6 +1,6 @@
 //! Work for the snapshot workers, and their answers.
 
-use arrow_array::RecordBatch;
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use lakeward_core::{Error, ErrorKind, Result, SchemaChange, SchemaEvent};
 use tracing::warn;
 
@@ -149,8 +149,7 @@ impl Backfill {
                 slot.failures = 0;
                 // The server's estimate may be old; the rows themselves are not.
                 let rows: usize = chunk.batches.iter().map(RecordBatch::num_rows).sum();
-                let bytes: usize =
-                    chunk.batches.iter().map(RecordBatch::get_array_memory_size).sum();
+                let bytes: usize = chunk.batches.iter().map(bytes_of).sum();
                 if rows > 0 {
                     slot.row_bytes = (bytes / rows).max(1) as u64;
                 }
@@ -231,6 +230,14 @@ fn job(core: &LogCore, i: usize, part: Part) -> Option<Job> {
         last_group: core.last_group.clone(),
         part,
     })
+}
+
+/// What the rows take, without the room that their buffers have left.
+fn bytes_of(rows: &RecordBatch) -> usize {
+    let of_column = |column: &ArrayRef| {
+        column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size())
+    };
+    rows.columns().iter().map(of_column).sum()
 }
 
 fn waiting_chunks(core: &LogCore) -> usize {

@@ -20,6 +20,7 @@ pub struct SnapshotBuilder {
     /// The form in which each column comes, in the table's order.
     forms: Vec<Form>,
     types: Vec<T>,
+    schema: Arc<TableSchema>,
 }
 
 /// How a value's bytes are laid out.
@@ -52,7 +53,14 @@ impl SnapshotBuilder {
             builder: TableBuilder::new(table, schema.clone())?,
             forms: columns.iter().map(form_of).collect(),
             types: table.columns.iter().map(|c| c.column_type.clone()).collect(),
+            schema: schema.clone(),
         })
+    }
+
+    /// Whether rows with these columns of this very version of a table can be taken.
+    pub fn is_for(&self, schema: &Arc<TableSchema>, columns: &[ColumnDefinition]) -> bool {
+        Arc::ptr_eq(schema, &self.schema)
+            && columns.iter().map(form_of).eq(self.forms.iter().copied())
     }
 
     pub fn rows(&self) -> usize {
