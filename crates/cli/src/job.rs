@@ -12,7 +12,8 @@ use lakeward_pipeline::pipeline_file::pipeline::RestartStrategyOption;
 use lakeward_pipeline::pipeline_file::{PipelineConfig, PipelineFile};
 use lakeward_pipeline::{Connectors, Floors, definition_of, pipeline_id};
 use lakeward_runtime::{
-    BeforeAttempt, DirStore, Hooks, Identity, Job, JobHandle, JobOptions, RestartStrategy,
+    BeforeAttempt, CheckpointStore, DirStore, Hooks, Identity, Job, JobHandle, JobOptions,
+    RestartStrategy,
 };
 
 /// A job that was started, and what others need to tell about it.
@@ -51,6 +52,7 @@ pub async fn start(
     let source = connectors.source.clone();
     let definition = definition_of(file, &connectors);
     let metrics = MetricGroup::default();
+    check_sink_knows(&definition, &*store, &resnapshot).await?;
     let mut options = JobOptions::new(store, file.state_dir().join("scratch"));
     options.checkpoint_interval = config.checkpoint_interval.0;
     // Whoever asks for checkpoints without a pause gets them.
@@ -77,6 +79,30 @@ pub fn identity_of(file: &PipelineFile, connectors: &Connectors) -> Identity {
         source: connectors.source_identity.clone(),
         sink: connectors.sink_identity.clone(),
     }
+}
+
+/// Refuses to go on into a sink that has never heard of the pipeline: what its state says is there would be missing for
+/// ever, in silence.
+async fn check_sink_knows(
+    pipeline: &PipelineDefinition,
+    store: &dyn CheckpointStore,
+    resnapshot: &[String],
+) -> Result<()> {
+    let has_state = store.load().await?.checkpoint.is_some();
+    if !has_state || !resnapshot.is_empty() {
+        return Ok(());
+    }
+    match pipeline.sink.knows(&pipeline.id).await {
+        Ok(false) => {}
+        Ok(true) => return Ok(()),
+        // The first attempt meets it as well, and waits.
+        Err(e) if e.kind().is_retryable() => return Ok(()),
+        Err(e) => return Err(e),
+    }
+    Err(Error::config(
+        "the state directory has a checkpoint of this pipeline, but the sink has never heard of it: its catalog was deleted or \
+         replaced; put it back, or read the tables anew with --resnapshot",
+    ))
 }
 
 /// The user's wish to read tables anew, in force until an epoch is committed.

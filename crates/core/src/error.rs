@@ -75,7 +75,11 @@ impl Error {
 
     /// Adds where it happened: table, position, column, file.
     pub fn with(mut self, key: &'static str, value: impl fmt::Display) -> Self {
-        self.0.context.push((key, value.to_string()));
+        let entry = (key, value.to_string());
+        // Several places may know the same.
+        if !self.0.context.contains(&entry) {
+            self.0.context.push(entry);
+        }
         self
     }
 

@@ -14,7 +14,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{Error, Result, TableId};
 
-/// Where each row of a table goes: `hash % parallelism`, by the values of its key columns in any order.
+/// Where each row of a table goes: `hash % parallelism`, by the values of its key columns in any order: a key whose columns
+/// change places stays where it is. Two keys with the same values in other columns meet; the hash is no identity.
 ///
 /// Rows of a table without key columns all go where [`TableId::stable_hash`] says: equal rows must meet in one instance, and what makes two
 /// rows equal changes with every added or dropped column.
@@ -26,12 +27,10 @@ pub fn row_hashes(table: &TableId, rows: &RecordBatch, key_columns: &[usize]) ->
         return Ok(vec![table.stable_hash(); rows.num_rows()]);
     }
     let mut hashes = vec![0u64; rows.num_rows()];
-    for (place, &column) in key_columns.iter().enumerate() {
-        // The place in the key tells (1, 2) from (2, 1).
-        let seed = (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for &column in key_columns {
         canonical_values(rows.column(column), |row, value| {
             if let Some(value) = value {
-                hashes[row] = (hashes[row] ^ xxh3_64(value)).wrapping_add(seed).rotate_left(29);
+                hashes[row] = hashes[row].wrapping_add(xxh3_64(value));
             }
         })?;
     }

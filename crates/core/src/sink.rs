@@ -82,6 +82,11 @@ pub trait Sink: Send + Sync {
         tables: &[(TableId, std::sync::Arc<crate::TableSchema>)],
     ) -> Result<SinkCheck>;
 
+    /// Whether this pipeline has owned the sink before. One that keeps no record of its owners says yes.
+    async fn knows(&self, _pipeline: &PipelineId) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Takes ownership for this attempt: from now on an older owner's commits are refused as `Fenced`. Called once per
     /// attempt, before anything else is opened.
     async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Ownership>;

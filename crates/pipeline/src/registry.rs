@@ -246,7 +246,11 @@ fn unknown(what: &str, wanted: &str, line: usize, kinds: &[Kind]) -> Error {
     let message = if ELSEWHERE.contains(&wanted) {
         format!("the {what} `{wanted}` is not supported yet; supported: {}", known.join(", "))
     } else {
-        match nearest(wanted, known.iter().copied()) {
+        let near = match wanted {
+            "mariadb" if known.contains(&"mysql") => Some("mysql"),
+            _ => nearest(wanted, known.iter().copied()),
+        };
+        match near {
             Some(near) => format!("there is no {what} `{wanted}`; did you mean `{near}`?"),
             None => format!("there is no {what} `{wanted}`; supported: {}", known.join(", ")),
         }

@@ -6,6 +6,7 @@
     {"op": "append", ..., "rows": {column: [values]}}          a foreign writer appends
     {"op": "create", ..., "fields": [Iceberg's JSON], "rows": {column: [values]}}  a foreign writer makes a table
     {"op": "lock", "catalog": FILE, "seconds": S}              nobody can commit for so long
+    {"op": "drop", ...}                                        a foreign client takes a table out of the catalog
     {"op": "expire", ..., "keep": N}                           a foreign writer expires all but the newest N snapshots
     {"op": "objects", "bucket": B, "store": ...}               keys of all files in a bucket
     {"op": "copy_object", "key": K, "word": W, "store": ...}   copies a file beside itself
@@ -225,6 +226,15 @@ def expire(**where):
     return again(action)
 
 
+def drop(catalog, warehouse, table):
+    with sqlite3.connect(catalog, timeout=30) as con:
+        namespace, name = table.rsplit(".", 1)
+        gone = con.execute("DELETE FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?", (namespace, name))
+        if gone.rowcount != 1:
+            raise RuntimeError(f"{table} is not in the catalog")
+    return {}
+
+
 def lock(catalog, seconds):
     con = sqlite3.connect(catalog, timeout=30, isolation_level=None)
     con.execute("BEGIN EXCLUSIVE")
@@ -234,7 +244,7 @@ def lock(catalog, seconds):
     return {}
 
 
-OPERATIONS = {"lock": lock, "objects": objects, "copy_object": copy_object, "tables": tables, "rows": rows, "rewrite": rewrite, "append": append, "expire": expire,
+OPERATIONS = {"lock": lock, "drop": drop, "objects": objects, "copy_object": copy_object, "tables": tables, "rows": rows, "rewrite": rewrite, "append": append, "expire": expire,
               "create": create}
 
 for line in sys.stdin:

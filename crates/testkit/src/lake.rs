@@ -194,6 +194,11 @@ impl Lake {
         self.act("expire", table, &[("keep", json!(keep))]).map(drop)
     }
 
+    /// A foreign client takes a table out of the catalog; its files stay.
+    pub fn drop(&self, table: &str) -> Result<()> {
+        self.act("drop", table, &[]).map(drop)
+    }
+
     fn act(&self, op: &str, table: &str, more: &[(&str, Value)]) -> Result<Value> {
         let mut request = json!({
             "op": op, "catalog": self.catalog, "table": table,

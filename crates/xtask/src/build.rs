@@ -78,6 +78,7 @@ pub enum Profile {
 #[cfg(not(feature = "servers"))]
 pub fn again_with_servers() -> Result<()> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    println!("building; the first time that takes minutes");
     let mut build = cargo(&[
         "build",
         "--quiet",

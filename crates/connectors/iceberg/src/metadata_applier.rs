@@ -151,6 +151,7 @@ impl IcebergMetadataApplier {
             };
             return Err(Error::config(message));
         }
+        self.check_owner(metadata)?;
         if !ours && !state.files.is_empty() {
             return Err(Error::config(
                 "a table of this name exists in the lake and holds rows of another origin; drop it, or route the source's \
@@ -166,9 +167,22 @@ impl IcebergMetadataApplier {
         Ok(Plan { start: Start::of(state), changes, moves: Vec::new(), forget_locators: false })
     }
 
+    /// Refuses a table that another pipeline made, with rows or without: it writes there too, or will.
+    fn check_owner(&self, metadata: &TableMetadata) -> Result<()> {
+        let pipeline = &self.session.incarnation.pipeline;
+        match metadata.properties().get(properties::CREATED_BY) {
+            Some(creator) if !applied::is_of(metadata, pipeline)? => Err(Error::config(
+                "the table is another pipeline's; drop it, or route the source's table to another name",
+            )
+            .with("pipeline", creator)),
+            _ => Ok(()),
+        }
+    }
+
     /// The content starts over under new columns, and so does our progress.
     fn reset(&self, event: &SchemaEvent, state: &TableState, after: &TableSchema) -> Result<Plan> {
         let metadata = &state.metadata;
+        self.check_owner(metadata)?;
         let pipeline = &self.session.incarnation.pipeline;
         let schema = schema_change::reset_schema(
             metadata.current_schema(),

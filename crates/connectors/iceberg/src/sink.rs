@@ -87,8 +87,8 @@ impl IcebergSink {
         if let Some(found) = self.env.catalog.load(table).await?
             && !applied::is_of(&found.metadata, pipeline)?
         {
-            if holds_rows(&found.metadata) {
-                let creator = found.metadata.properties().get(properties::CREATED_BY);
+            let creator = found.metadata.properties().get(properties::CREATED_BY);
+            if holds_rows(&found.metadata) || creator.is_some() {
                 let creator = creator.map(|p| format!(" (pipeline {p})")).unwrap_or_default();
                 check.errors.push(format!(
                     "{table} exists in the lake and holds rows of another origin{creator}; drop it, or route the source's \
@@ -188,6 +188,10 @@ impl Sink for IcebergSink {
             self.check_table(pipeline, table, schema, &mut check).await?;
         }
         Ok(check)
+    }
+
+    async fn knows(&self, pipeline: &PipelineId) -> Result<bool> {
+        self.env.catalog.knows(pipeline).await
     }
 
     async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Ownership> {

@@ -51,14 +51,15 @@ impl Lake {
         Self { file_io: FileIO::new_with_memory(), bucket: None }
     }
 
-    /// Looks whether a warehouse on S3 can be used at all. A local one shows that when it is written to.
+    /// Looks, without changing anything, whether a warehouse can be used at all.
     ///
     /// # Errors
     /// `Config` when the store refuses, `Transient` when it cannot be reached.
     pub async fn probe(&self, warehouse: &str) -> Result<()> {
-        match &self.bucket {
-            Some(bucket) => bucket.probe(warehouse).await,
-            None => Ok(()),
+        match (&self.bucket, local_path(warehouse)) {
+            (Some(bucket), _) => bucket.probe(warehouse).await,
+            (None, Some(path)) => check_writable(&path),
+            (None, None) => Ok(()),
         }
     }
 
@@ -132,6 +133,24 @@ impl Lake {
         })
         .await
     }
+}
+
+/// The nearest folder that exists must be ours to write to.
+#[cfg(target_os = "linux")]
+fn check_writable(path: &Path) -> Result<()> {
+    use rustix::fs::{Access, access};
+
+    let found = path.ancestors().find(|folder| folder.exists());
+    let Some(folder) = found.filter(|f| access(*f, Access::WRITE_OK).is_err()) else {
+        return Ok(());
+    };
+    Err(Error::config("the warehouse is not writable; give this user the right to write there")
+        .with("folder", folder.display()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn check_writable(_: &Path) -> Result<()> {
+    Ok(())
 }
 
 async fn blocking<T: Send + 'static>(
@@ -233,6 +252,13 @@ mod tests {
         lake.delete_all(vec![location.clone()]).await;
         assert!(!lake.exists(&location).await.expect("looks"));
         assert!(lake.make_durable([&location]).await.is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn folders_that_are_not_there_yet_are_no_obstacle() {
+        let dir = tempfile::tempdir().expect("temp dir");
+        check_writable(&dir.path().join("a/b")).expect("is made when it is needed");
     }
 
     #[test]

@@ -163,12 +163,14 @@ impl TableHandle {
     /// The table as last committed or loaded.
     ///
     /// # Errors
-    /// `Bug` when nothing was loaded yet, which the sink does before it hands out a handle; `Transient` when the table
-    /// has been dropped meanwhile.
+    /// `Bug` when nothing was loaded yet, which the sink does before it hands out a handle; `Config` when the table
+    /// has been dropped by someone else.
     pub fn state(&self) -> Result<Arc<TableState>> {
         self.inner().state.clone().ok_or_else(|| {
-            Error::transient("the table is not in the catalog (any more)")
-                .with("table", &self.table)
+            Error::config(
+                "the table is not in the catalog any more; put it back, or have it read anew with --resnapshot",
+            )
+            .with("table", &self.table)
         })
     }
 

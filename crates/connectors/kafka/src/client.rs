@@ -256,7 +256,11 @@ fn metadata(consumer: &ClientConsumer, topic: Option<&str>) -> Result<rdkafka::m
             return Err(refusal);
         }
         if Instant::now() >= until {
-            return Err(failed(error, "could not ask the brokers for their topics"));
+            return Err(failed(
+                error,
+                "could not ask the brokers for their topics; is one of properties.bootstrap.servers there, and does it name \
+                 addresses that can be reached from here?",
+            ));
         }
     }
 }

@@ -154,7 +154,13 @@ async fn request(
         run(connection, "SET @mariadb_slave_capability=4", doing).await?;
     }
     connection.send_command(&register_command(replica)).await.map_err(|e| failure(e, doing))?;
-    connection.read_packet().await.map_err(|e| failure(e, doing))?;
+    connection.read_packet().await.map_err(|e| match e {
+        // Where the privilege is missing, some servers name nothing but the account.
+        WireError::Server { code: 1045 | 1227, .. } => {
+            failure(e, "the account may not read the log; it needs GRANT REPLICATION SLAVE ON *.*")
+        }
+        e => failure(e, doing),
+    })?;
     let command = match start {
         StartAt::Position(at) => match u32::try_from(at.pos) {
             Ok(pos) => dump_command(&at.file, pos, replica.server_id),
@@ -231,6 +237,13 @@ fn lost(e: WireError) -> Error {
     if text.contains("same server_uuid/server_id") {
         return error.with_kind(ErrorKind::Transient).with(CLASH, "in use by another client");
     }
+    if text.contains("binary log is not open") {
+        return Error::config(
+            "the server writes no binary log any more; turn it on (log_bin), and read the tables anew with --resnapshot: what \
+             has changed meanwhile is in no log",
+        )
+        .with_source(error);
+    }
     let is_gone = [
         "could not find",
         "purged",
@@ -279,6 +292,9 @@ mod tests {
             "A slave with the same server_uuid/server_id as this slave has connected to the master",
         );
         assert_eq!(clash.kind(), ErrorKind::Transient);
+        let off = server("Binary log is not open");
+        assert_eq!(off.kind(), ErrorKind::Config);
+        assert!(off.to_string().contains("log_bin"), "{off}");
         assert!(clash.context().iter().any(|(key, _)| *key == CLASH));
     }
 }

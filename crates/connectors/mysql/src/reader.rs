@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::backfill::Backfill;
 use crate::binlog::DecoderState;
-use crate::client::{Client, ServerFacts};
+use crate::client::{Backoff, Client, ServerFacts};
 use crate::dump::{DumpStream, EventBatch, Replica};
 use crate::establish::{Established, ReplicaIds, StreamRequest, establish};
 use crate::log::LogCore;
@@ -70,6 +70,9 @@ pub struct MysqlReader {
     /// From where the stream was asked for last.
     resumed: LogOffset,
     heard_ms: i64,
+    connected_ms: i64,
+    /// Losses of the stream soon after it was there.
+    losses: Backoff,
     progress_ms: i64,
     rows_since_ms: Option<i64>,
 }
@@ -123,6 +126,8 @@ impl MysqlReader {
             detour: None,
             resumed,
             heard_ms: now_ms,
+            connected_ms: now_ms,
+            losses: Backoff::default(),
             progress_ms: now_ms,
             rows_since_ms: None,
         }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use lakeward_testkit::compare;
 use lakeward_testkit::lake::{Lake, Reader};
-use lakeward_testkit::lakeward::Pipeline;
+use lakeward_testkit::lakeward::{Lakeward, Pipeline};
 use serde_json::json;
 
-use crate::scene::{Scene, shared_server};
+use crate::scene::{Scene, eventually, shared_server};
 
 /// The same source into two lakes: `first`, which the scene knows, and one in the folder `second`.
 fn two_lakes(mut pipeline: Pipeline, scene_folder: &std::path::Path) -> Pipeline {
@@ -89,4 +89,79 @@ fn sinks_need_names_of_their_own() {
     });
     scene.lakeward.start().unwrap();
     scene.expect_loud(&["two sinks are called `iceberg`"]);
+}
+
+/// Nothing of what the state directory says is in the lake is there any more.
+#[test]
+fn a_lake_that_was_deleted_is_not_taken_for_an_empty_one() {
+    let Some(server) = shared_server() else { return };
+    let setup =
+        ["CREATE TABLE t(id INT PRIMARY KEY)", "INSERT INTO t SELECT seq FROM seq_1_to_100"];
+    let mut scene = Scene::new(server, "deleted_lake", &setup);
+    scene.start_streaming();
+    scene.catch_up();
+    scene.lakeward.stop().unwrap();
+    let lake = scene.lake();
+    std::fs::remove_file(&lake.catalog).unwrap();
+    std::fs::remove_dir_all(&lake.warehouse).unwrap();
+    scene.lakeward.start_with(&["--until", "caught-up"]).unwrap();
+    scene.expect_loud(&["never heard of it"]);
+    scene.lakeward.start_with(&["--until", "caught-up", "--resnapshot"]).unwrap();
+    assert_eq!(scene.lakeward.exit_within(Duration::from_secs(60)).unwrap(), 0);
+    scene.assert_equal();
+}
+
+/// A table that someone has taken out of the catalog ends the run at its next change.
+#[test]
+fn a_table_that_someone_dropped_is_missed_aloud() {
+    let Some(server) = shared_server() else { return };
+    let setup =
+        ["CREATE TABLE t(id INT PRIMARY KEY)", "INSERT INTO t SELECT seq FROM seq_1_to_100"];
+    let mut scene = Scene::new(server, "dropped_in_lake", &setup);
+    scene.start_streaming();
+    scene.catch_up();
+    scene.lakeward.stop().unwrap();
+    scene.lake().drop("dropped_in_lake.t").unwrap();
+    scene.session.run("INSERT INTO t VALUES (1000)").unwrap();
+    scene.lakeward.start().unwrap();
+    scene.expect_loud(&["read anew with --resnapshot"]);
+    scene.lakeward.start_with(&["--until", "caught-up", "--resnapshot=dropped_in_lake.t"]).unwrap();
+    assert_eq!(scene.lakeward.exit_within(Duration::from_secs(60)).unwrap(), 0);
+    scene.assert_equal();
+}
+
+/// Two pipelines that start at the same moment and mean the same table: one of them gets it.
+#[test]
+fn a_table_has_one_pipeline() {
+    let Some(server) = shared_server() else { return };
+    let setup =
+        ["CREATE TABLE t(id INT PRIMARY KEY)", "INSERT INTO t SELECT seq FROM seq_1_to_2000"];
+    let mut scene = Scene::new(server, "two_owners", &setup);
+    let tables = r"two_owners.\.*";
+    let other = Pipeline::new("another", server, tables, scene.lakeward.folder()).set(
+        "pipeline",
+        "state.dir",
+        scene.lakeward.folder().join("other").to_str().unwrap(),
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let mut other = Lakeward::in_folder(folder.path(), &other).unwrap();
+    scene.lakeward.start().unwrap();
+    other.start().unwrap();
+    eventually("one of them ends", Duration::from_secs(60), || {
+        !scene.lakeward.is_running() || !other.is_running()
+    });
+    let refused = if other.is_running() { &scene.lakeward } else { &other };
+    let log = refused.log();
+    assert!(log.contains("another pipeline's") || log.contains("of another origin"), "{log}");
+    let first_won = other.is_running();
+    match first_won {
+        true => other.wait_caught_up().unwrap(),
+        false => scene.catch_up(),
+    }
+    scene.assert_equal();
+    // Nor is it taken by reading it anew.
+    let loser = if first_won { &mut scene.lakeward } else { &mut other };
+    loser.start_with(&["--resnapshot"]).unwrap();
+    assert_ne!(loser.exit_within(Duration::from_secs(60)).unwrap(), 0);
+    scene.assert_equal();
 }

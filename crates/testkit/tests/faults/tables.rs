@@ -244,3 +244,59 @@ fn a_bounded_run_reads_anew_what_it_was_told_to() {
     assert!(scene.lakeward.log().contains("bounded_anew.nope"));
     scene.assert_equal();
 }
+
+/// A snapshot is in the middle of a table when the order of its keys changes: where it has come to means nothing then.
+#[test]
+fn another_collation_of_the_key_during_the_snapshot() {
+    let Some(server) = shared_server() else { return };
+    let setup = [
+        "CREATE TABLE t(a VARCHAR(20) COLLATE utf8mb4_general_ci PRIMARY KEY, v INT)",
+        "INSERT INTO t SELECT CONCAT(CHAR(65 + seq % 26 + IF(seq % 2, 32, 0)), LPAD(seq, 7, '0')), seq FROM seq_1_to_60000",
+    ];
+    let mut scene = Scene::with(server, "recollated", &setup, |pipeline| {
+        pipeline.set("source", "scan.incremental.snapshot.chunk.size", 20).set(
+            "source",
+            "connection.pool.size",
+            1,
+        )
+    });
+    scene.lakeward.start().unwrap();
+    let read = |scene: &Scene| {
+        let status = scene.lakeward.status();
+        status.ok().and_then(|status| status["rows_read"].as_u64()).unwrap_or(0)
+    };
+    eventually("rows are read", Duration::from_secs(30), || read(&scene) > 10_000);
+    scene.session.run("ALTER TABLE t MODIFY a VARCHAR(20) COLLATE utf8mb4_bin NOT NULL").unwrap();
+    scene.lakeward.wait_streaming().unwrap();
+    scene.catch_up();
+    let log = scene.lakeward.log();
+    assert!(log.contains("sorted in another order"), "it came too late: {log}");
+    scene.assert_equal();
+    scene.lakeward.stop().unwrap();
+}
+
+/// The columns of a key change places and back, while only some rows are touched: each key stays with its writer.
+#[test]
+fn the_columns_of_a_key_change_places() {
+    let Some(server) = shared_server() else { return };
+    let setup = [
+        "CREATE TABLE t(a INT, b INT, n INT, PRIMARY KEY(a, b))",
+        "INSERT INTO t SELECT seq % 37, seq, 0 FROM seq_1_to_3000",
+    ];
+    let mut scene = Scene::with(server, "swapped_key", &setup, |pipeline| {
+        pipeline.set("pipeline", "parallelism", 3)
+    });
+    scene.start_streaming();
+    for sql in [
+        "UPDATE t SET n = n + 1",
+        "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY(b, a)",
+        "UPDATE t SET n = n + 1 WHERE b % 1000 = 1",
+        "ALTER TABLE t DROP PRIMARY KEY, ADD PRIMARY KEY(a, b)",
+        "UPDATE t SET n = n + 1",
+    ] {
+        scene.session.run(sql).unwrap();
+        scene.catch_up();
+    }
+    scene.assert_equal();
+    scene.lakeward.stop().unwrap();
+}

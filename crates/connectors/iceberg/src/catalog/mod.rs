@@ -59,6 +59,9 @@ pub trait Catalog: Send + Sync + fmt::Debug {
     /// Reaches the catalog without changing anything and describes it, without secrets.
     async fn check(&self) -> Result<String>;
 
+    /// Whether the pipeline was ever taken over here.
+    async fn knows(&self, pipeline: &PipelineId) -> Result<bool>;
+
     /// Takes the pipeline over: from now on commits of its earlier incarnations are refused.
     async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Incarnation>;
 

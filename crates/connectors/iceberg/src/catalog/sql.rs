@@ -363,6 +363,16 @@ impl Catalog for SqlCatalog {
         Ok(self.description.clone())
     }
 
+    async fn knows(&self, pipeline: &PipelineId) -> Result<bool> {
+        if !self.exists() {
+            return Ok(false);
+        }
+        self.layout().await?;
+        let sql =
+            "SELECT attempt FROM lakeward_pipelines WHERE catalog_name = ? AND pipeline_id = ?";
+        Ok(!self.read(sql, &[&self.name, &pipeline.0], 1).await?.is_empty())
+    }
+
     async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Incarnation> {
         self.layout().await?;
         let token = uuid::Uuid::new_v4().simple().to_string()[..8].to_string();
@@ -378,7 +388,7 @@ impl Catalog for SqlCatalog {
         };
         let metadata = TableMetadata::read_from(self.lake.file_io(), &*location)
             .await
-            .or_store("could not read the table's metadata")
+            .or_store("could not read the metadata file that the catalog names for the table (is the warehouse there?)")
             .map_err(|e| e.with("table", table).with("file", &location))?;
         Ok(Some(LoadedTable { metadata: Arc::new(metadata), location }))
     }

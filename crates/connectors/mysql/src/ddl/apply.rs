@@ -11,7 +11,7 @@ use super::literal;
 use super::outcome::StatementPlace;
 use super::shape::same;
 use super::statement::{AlterClause, AlterTable};
-use crate::model::{MysqlColumn, MysqlDefault, MysqlTable};
+use crate::model::{MysqlColumn, MysqlDefault, MysqlTable, MysqlType};
 
 /// A reason to read a table's rows anew.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -27,6 +27,8 @@ pub struct Altered {
     /// For each column of `shape`.
     pub came: Vec<Came>,
     pub concerns: Vec<Concern>,
+    /// The server may sort the primary key in another order from now on: a text column of it may have another collation.
+    pub reorders: bool,
 }
 
 /// What ALTER makes of a table.
@@ -79,7 +81,21 @@ pub fn alter(
         let reason = "ALTER IGNORE may have dropped duplicate rows".to_owned();
         concerns.push(Concern { reason, reset: true });
     }
-    Ok(Altered { shape: reshaped.table, came, concerns })
+    let converts = alter.clauses.iter().any(|c| matches!(c, AlterClause::ConvertCharset { .. }));
+    let reorders = reshaped.table.columns.iter().zip(&reshaped.origins).any(|(column, origin)| {
+        (converts || origin.as_ref().is_some_and(|o| o.redeclared))
+            && is_text_key(&reshaped.table, column)
+    });
+    Ok(Altered { shape: reshaped.table, came, concerns, reorders })
+}
+
+/// A column of the primary key that is sorted by a collation.
+pub fn is_text_key(table: &MysqlTable, column: &MysqlColumn) -> bool {
+    let is_text = matches!(
+        column.column_type,
+        MysqlType::Char { .. } | MysqlType::Varchar { .. } | MysqlType::Text { .. }
+    );
+    is_text && table.primary_key.iter().any(|key| same(key, &column.name))
 }
 
 /// True where rows with equal values cannot all stay.

@@ -344,6 +344,9 @@ impl SchemaHistory {
         if *before.shape != altered.shape {
             out.reshaped.push(name.clone());
         }
+        if altered.reorders {
+            out.reordered.push(name.clone());
+        }
         let after = TableVersion {
             shape: Arc::new(altered.shape),
             schema: Arc::new(match step.changes.is_empty() {

@@ -76,6 +76,9 @@ pub struct Outcome {
     pub doubts: Vec<Doubt>,
     /// Captured tables whose rows are read differently from now on, with or without an event.
     pub reshaped: Vec<TableId>,
+    /// Captured tables whose keys the server may sort in another order from now on: a place in the old order, such as where
+    /// a snapshot has come to, means nothing any more.
+    pub reordered: Vec<TableId>,
 }
 
 pub(super) fn event(

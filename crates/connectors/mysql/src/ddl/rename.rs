@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use lakeward_core::{SchemaChange, TableId};
 
-use super::apply::Altered;
+use super::apply::{Altered, is_text_key};
 use super::history::{Entry, SchemaHistory};
 use super::outcome::{Outcome, Resnapshot, Selection, StatementPlace, TableVersion, event};
 
@@ -187,7 +187,10 @@ impl SchemaHistory {
         let is_tool = (selection.is_ghost)(&m.from);
         if let (Some(lineage), Some(before), true) = (lineage, &before, is_tool) {
             let (came, concerns) = lineage.came(&before.shape);
-            let altered = Altered { shape: (*current.shape).clone(), came, concerns };
+            // What the tool was told about collations is in no statement about this table.
+            let mut columns = current.shape.columns.iter();
+            let reorders = columns.any(|c| is_text_key(&current.shape, c));
+            let altered = Altered { shape: (*current.shape).clone(), came, concerns, reorders };
             return self.step(&m.to, before, altered, place, selection, out);
         }
         let after = self.entry(&m.to).set((*current.shape).clone(), selection.types);

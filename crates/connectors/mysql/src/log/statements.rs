@@ -165,6 +165,13 @@ impl LogCore {
                 slot.void_chunks();
             }
         }
+        for table in outcome.reordered {
+            let unfinished = |slot: &TableSlot| !matches!(slot.run, Run::Done);
+            if self.tables.get_mut(&table).is_some_and(|slot| unfinished(slot)) {
+                info!(table = %table, "reading the table anew: its keys may be sorted in another order");
+                self.restart_snapshot(&table, true);
+            }
+        }
         for resnapshot in outcome.resnapshots {
             info!(table = %resnapshot.table, "reading the table anew: {}", resnapshot.reason);
             self.restart_snapshot(&resnapshot.table, false);

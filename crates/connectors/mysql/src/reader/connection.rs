@@ -5,13 +5,16 @@ use tracing::{info, warn};
 
 use super::{Detour, MysqlReader, Stream};
 use crate::binlog::{DecoderState, EventHeader};
-use crate::client::ServerFacts;
+use crate::client::{Backoff, ServerFacts};
 use crate::dump::{CLASH, DumpStream, EventBatch, Replica, StartAt};
 use crate::establish::{Established, StreamRequest, establish};
 use crate::log::end_of;
 use crate::offset::FilePosition;
 use crate::shapes::Shapes;
 use crate::tables::Phase;
+
+/// A stream that lasted this long was none that ends at once.
+const HEALTHY_MS: i64 = 5_000;
 
 impl MysqlReader {
     pub(super) fn on_lost(&mut self, e: Error) -> Result<()> {
@@ -27,6 +30,16 @@ impl MysqlReader {
         {
             self.ids.give_up(replica.server_id)?;
         }
+        // A server that accepts the connection and ends it at once is not asked again and again without a pause.
+        let now_ms = self.clock.now_ms();
+        if now_ms - self.connected_ms >= HEALTHY_MS {
+            self.losses = Backoff::default();
+        }
+        let pause = match self.losses.attempts {
+            0 => std::time::Duration::ZERO,
+            _ => self.losses.next(),
+        };
+        self.losses.attempts = self.losses.attempts.max(1);
         warn!(position = %self.core.boundary, "{e}; connecting again");
         self.core.metrics.connected.set(0);
         self.core.metrics.reconnects.add(1);
@@ -41,7 +54,10 @@ impl MysqlReader {
             ahead_bytes: self.ahead_bytes,
             mid_transaction: self.core.resume_inside.is_some(),
         };
-        self.stream = Stream::Connecting(tokio::spawn(establish(request)));
+        self.stream = Stream::Connecting(tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            establish(request).await
+        }));
         Ok(())
     }
 
@@ -60,6 +76,7 @@ impl MysqlReader {
         self.core.metrics.connected.set(1);
         self.core.changed = true;
         self.heard_ms = self.clock.now_ms();
+        self.connected_ms = self.heard_ms;
         Ok(())
     }
 
