@@ -187,14 +187,21 @@ mod tests {
 
     #[test]
     fn different_keys_differ() {
-        let a: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), Some(2), None, Some(0)]));
-        let b: ArrayRef = Arc::new(Int32Array::from(vec![Some(2), Some(1), Some(0), None]));
+        let a: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), Some(2), None, Some(1)]));
+        let b: ArrayRef = Arc::new(Int32Array::from(vec![Some(2), Some(2), Some(0), None]));
         let all = hashes(vec![a, b]);
         for (i, x) in all.iter().enumerate() {
             for y in &all[i + 1..] {
                 assert_ne!(x, y);
             }
         }
+    }
+
+    #[test]
+    fn the_order_of_the_columns_does_not_count() {
+        let a: ArrayRef = Arc::new(Int32Array::from(vec![Some(1), Some(7), None]));
+        let b: ArrayRef = Arc::new(StringArray::from(vec![Some("x"), None, Some("y")]));
+        assert_eq!(hashes(vec![a.clone(), b.clone()]), hashes(vec![b, a]));
     }
 
     #[test]

@@ -88,7 +88,8 @@ impl ChangelogWriter {
         let metadata = self.handle.metadata()?;
         let version = change.schema.version;
         let schema = self.handle.schema_of_version(version)?.ok_or_else(|| {
-            Error::bug("rows came before the lake had their schema").with("schema version", version)
+            Error::bug("rows came before the lake had their schema; where the state directory is a copy from before a --resnapshot, read the \
+                 table anew with --resnapshot").with("schema version", version)
         })?;
         let conform = Conform::new(&change.schema, schema.clone())?;
         let files = DataFiles::new(

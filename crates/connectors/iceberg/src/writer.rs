@@ -136,7 +136,8 @@ impl TableWriter {
     fn bind(&self, source: &TableSchema) -> Result<Bound> {
         let metadata = self.handle.metadata()?;
         let schema = self.handle.schema_of_version(source.version)?.ok_or_else(|| {
-            Error::bug("rows came before the lake had their schema")
+            Error::bug("rows came before the lake had their schema; where the state directory is a copy from before a --resnapshot, read the \
+                 table anew with --resnapshot")
                 .with("schema version", source.version)
         })?;
         let conform = Conform::new(source, schema.clone())?;

@@ -275,7 +275,8 @@ fn read_identity(dir: &Path) -> Result<Option<Identity>> {
     let path = dir.join(IDENTITY);
     match fs::read(&path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|e| {
-            Error::config("the file does not say whose state this is; set another state.dir")
+            Error::config("the file that says whose state this is cannot be read; put it back from a copy, or set another state.dir and read the tables \
+                 anew with --resnapshot")
                 .with("file", path.display())
                 .with_source(e)
         }),
