@@ -41,6 +41,7 @@ pub async fn check(
     if shapes.tables.is_empty() {
         check.errors.push(format!("no table of the server matches `tables: {}`", config.tables));
     }
+    check.warnings.extend(selector.without_table(shapes.tables.iter().map(|(table, _)| table)));
     for (table, found) in shapes.tables {
         let Some(found) = found else { continue };
         match table_schema(&found.shape, 1, types) {

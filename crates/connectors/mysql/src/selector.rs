@@ -30,6 +30,22 @@ impl TableSelector {
         !is_system(&table.namespace) && hit(&self.include) && !hit(&self.exclude)
     }
 
+    /// Warnings about patterns that none of these tables matches, where others do: one of them may be misspelled.
+    pub fn without_table<'a>(
+        &self,
+        tables: impl Iterator<Item = &'a TableId> + Clone,
+    ) -> Vec<String> {
+        let idle = self.include.iter().filter(|p| !tables.clone().any(|t| p.matches(t)));
+        let idle: Vec<&TablePattern> = idle.collect();
+        if idle.len() == self.include.len() {
+            return Vec::new();
+        }
+        let warning = |p: &&TablePattern| {
+            format!("`tables`: no table matches {} yet; is it spelled right?", p.text())
+        };
+        idle.iter().map(warning).collect()
+    }
+
     /// True where tables of this database may be selected.
     pub fn may_select_in(&self, database: &str) -> bool {
         !is_system(database) && self.include.iter().any(|p| p.matches_namespace(database))
@@ -63,6 +79,15 @@ mod tests {
         assert!(!selected(tables, None, "bdb", "user_table_x"));
         assert!(!selected(tables, Some(r"adb.tmp_\.*"), "adb", "tmp_1"));
         assert!(!selected(r"\.*.\.*", None, "mysql", "user"));
+    }
+
+    #[test]
+    fn a_pattern_without_a_table_is_named() {
+        let selector = TableSelector::new(r"shop.\.*, shop.ordrs", None).unwrap();
+        let tables = [TableId::new("shop", "orders")];
+        let warnings = selector.without_table(tables.iter());
+        assert_eq!(warnings, ["`tables`: no table matches shop.ordrs yet; is it spelled right?"]);
+        assert!(selector.without_table([].iter()).is_empty(), "another message says that");
     }
 
     #[test]

@@ -71,6 +71,9 @@ impl MysqlSource {
                 "no table matches yet; waiting for one to be created"
             );
         }
+        for warning in self.selector.without_table(shapes.tables.iter().map(|(table, _)| table)) {
+            warn!("{warning}");
+        }
         let start = self.start(connection, facts, &shapes).await?;
         let history = self.history(facts, &shapes);
         let mut core = self.core(facts, history, start, 0, open);

@@ -8,6 +8,8 @@ use crate::{Error, Result, TableId};
 /// A pattern of `namespace.name`.
 #[derive(Debug, Clone)]
 pub struct TablePattern {
+    /// As the user wrote it.
+    text: String,
     namespace: Regex,
     name: Regex,
 }
@@ -29,7 +31,7 @@ impl TablePattern {
             let hint = "in a pattern of tables, any text is `\\.*`";
             whole(option, expression).map_err(|e| e.with("table", text).with("hint", hint))
         };
-        Ok(Self { namespace: part(namespace)?, name: part(name)? })
+        Ok(Self { text: text.to_string(), namespace: part(namespace)?, name: part(name)? })
     }
 
     /// Reads patterns that stand between commas.
@@ -43,6 +45,10 @@ impl TablePattern {
             .filter(|item| !item.is_empty())
             .map(|item| Self::parse(option, item))
             .collect()
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     pub fn matches(&self, table: &TableId) -> bool {
