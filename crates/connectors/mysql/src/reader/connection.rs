@@ -13,7 +13,7 @@ use crate::offset::FilePosition;
 use crate::shapes::Shapes;
 use crate::tables::Phase;
 
-/// A stream that lasted this long was none that ends at once.
+/// A stream that lasted this long, or brought a transaction, was none that ends at once.
 const HEALTHY_MS: i64 = 5_000;
 
 impl MysqlReader {
@@ -32,7 +32,8 @@ impl MysqlReader {
         }
         // A server that accepts the connection and ends it at once is not asked again and again without a pause.
         let now_ms = self.clock.now_ms();
-        if now_ms - self.connected_ms >= HEALTHY_MS {
+        let has_read_on = self.core.boundary.at != self.resumed.at;
+        if has_read_on || now_ms - self.connected_ms >= HEALTHY_MS {
             self.losses = Backoff::default();
         }
         let pause = match self.losses.attempts {
