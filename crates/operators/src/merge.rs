@@ -222,6 +222,7 @@ fn unite(
 
 /// The changes from one union to the next, which only grows.
 fn difference(before: &TableSchema, after: &TableSchema, event: &SchemaEvent) -> Vec<SchemaChange> {
+    warn_of_defaults(before, event);
     let mut changes = Vec::new();
     for column in &after.columns {
         let Some(i) = before.index_of(&column.name) else {
@@ -233,7 +234,7 @@ fn difference(before: &TableSchema, after: &TableSchema, event: &SchemaEvent) ->
                 }
                 _ => None,
             });
-            // Only the rows of this one source hold its default; the others' hold nothing.
+            // An ALTER of one source stands for the same one of the others, which are expected to follow.
             let existing_rows =
                 existing_rows.filter(|_| event_is_whole(event)).unwrap_or(Literal::Null);
             changes.push(SchemaChange::AddColumn {
@@ -257,6 +258,29 @@ fn difference(before: &TableSchema, after: &TableSchema, event: &SchemaEvent) ->
         changes.push(SchemaChange::SetPrimaryKey { columns: after.primary_key.clone() });
     }
     changes
+}
+
+/// A DEFAULT is of one source's rows, and the table holds those of others too: what it does not get right is said.
+fn warn_of_defaults(before: &TableSchema, event: &SchemaEvent) {
+    for change in &event.changes {
+        let SchemaChange::AddColumn { column, existing_rows, .. } = change else { continue };
+        if *existing_rows == Literal::Null || !event_is_whole(event) {
+            continue;
+        }
+        let (table, column) = (&event.table, &column.name);
+        match before.index_of(column) {
+            None => tracing::warn!(
+                %table, %column,
+                "the DEFAULT of a new column is now in the rows of all tables that are merged with this one; those of the \
+                 others that change before they get the column too have NULL in it"
+            ),
+            Some(_) => tracing::warn!(
+                %table, %column,
+                "the merged table had this column already; where the rows of this source are to hold another DEFAULT, or have \
+                 changed since, read it anew (--resnapshot={table})"
+            ),
+        }
+    }
 }
 
 /// An ALTER of a source, as against its first appearance beside others.
