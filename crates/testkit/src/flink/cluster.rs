@@ -250,6 +250,18 @@ impl Cluster {
         self.task_managers.iter().map(|(number, process)| (*number, process))
     }
 
+    /// Numbers of the running TaskManagers that have tasks.
+    pub fn busy_task_managers(&self) -> Result<Vec<usize>> {
+        let answer = self.rest.get("/taskmanagers")?;
+        let known = answer["taskmanagers"].as_array().cloned().unwrap_or_default();
+        let is_busy = |number: usize| {
+            let id = format!("tm-{number}");
+            let mut found = known.iter().filter(|t| t["id"].as_str() == Some(id.as_str()));
+            found.any(|t| t["freeSlots"].as_u64() < t["slotsNumber"].as_u64())
+        };
+        Ok(self.task_managers().map(|(number, _)| number).filter(|n| is_busy(*n)).collect())
+    }
+
     /// `kill -9` of a TaskManager.
     pub fn kill_task_manager(&mut self, number: usize) -> Result<()> {
         let at = self.task_managers.iter().position(|(n, _)| *n == number);

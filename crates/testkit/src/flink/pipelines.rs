@@ -80,7 +80,11 @@ impl Flink {
 
     /// `kill -9` of a TaskManager that has tasks; another one takes its place.
     pub fn kill_a_task_manager(&mut self, which: usize) -> Result<()> {
-        let numbers: Vec<usize> = self.cluster.task_managers().map(|(number, _)| number).collect();
+        // A small job may be on one of them alone. While it starts, on none.
+        let mut numbers = self.cluster.busy_task_managers()?;
+        if numbers.is_empty() {
+            numbers = self.cluster.task_managers().map(|(number, _)| number).collect();
+        }
         let number = numbers.get(which % numbers.len().max(1)).context("no TaskManager is left")?;
         self.cluster.kill_task_manager(*number)?;
         self.cluster.start_task_manager().map(drop)
