@@ -152,7 +152,7 @@ fn check_refuses_what_run_would_refuse() {
     let state = lakeward.folder().join("another").display().to_string();
     let other = merged.set("pipeline", "name", "another");
     let (code, said) = check(&other.clone().set("pipeline", "state.dir", state));
-    assert!(code == 1 && said.contains("rows of another origin (pipeline shards)"), "{said}");
+    assert!(code == 1 && said.contains("is the table of pipeline shards"), "{said}");
     let (code, said) = check(&other);
     assert!(code == 1 && said.contains("state.dir"), "{said}");
 }

@@ -78,6 +78,15 @@ impl Sink for SinkList {
         Ok(whole)
     }
 
+    async fn knows(&self, pipeline: &PipelineId) -> Result<bool> {
+        for (name, sink) in &self.sinks {
+            if !sink.knows(pipeline).await.map_err(|e| e.with("sink", name))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     async fn acquire(&self, pipeline: &PipelineId, attempt: u64) -> Result<Ownership> {
         let mut each = Vec::with_capacity(self.sinks.len());
         for (name, sink) in &self.sinks {

@@ -10,7 +10,7 @@ use iceberg::io::{
     S3_SESSION_TOKEN,
 };
 use lakeward_core::{Error, ErrorKind, Result};
-use opendal::layers::RetryLayer;
+use opendal::layers::{RetryLayer, TimeoutLayer};
 use opendal::services::S3Config;
 use opendal::{EntryMode, Operator};
 
@@ -43,7 +43,9 @@ impl Bucket {
         };
         let mut config = config(properties);
         config.bucket = bucket.to_string();
-        let operator = Operator::from_config(config).map_err(unusable)?.layer(RetryLayer::new());
+        let operator = Operator::from_config(config).map_err(unusable)?;
+        // A store that is silent is an error after a while, and tried again.
+        let operator = operator.layer(TimeoutLayer::new()).layer(RetryLayer::new());
         Ok(Some(Self { operator: operator.finish(), root: format!("{scheme}://{bucket}/") }))
     }
 

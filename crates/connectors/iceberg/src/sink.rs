@@ -87,11 +87,14 @@ impl IcebergSink {
         if let Some(found) = self.env.catalog.load(table).await?
             && !applied::is_of(&found.metadata, pipeline)?
         {
-            let creator = found.metadata.properties().get(properties::CREATED_BY);
-            if holds_rows(&found.metadata) || creator.is_some() {
-                let creator = creator.map(|p| format!(" (pipeline {p})")).unwrap_or_default();
+            if let Some(creator) = found.metadata.properties().get(properties::CREATED_BY) {
                 check.errors.push(format!(
-                    "{table} exists in the lake and holds rows of another origin{creator}; drop it, or route the source's \
+                    "{table} exists in the lake and is the table of pipeline {creator}; drop it, or route the source's table \
+                     to another name"
+                ));
+            } else if holds_rows(&found.metadata) {
+                check.errors.push(format!(
+                    "{table} exists in the lake and holds rows of another origin; drop it, or route the source's \
                      table to another name"
                 ));
             } else if schema_change::agrees(found.metadata.current_schema(), schema, extra) {

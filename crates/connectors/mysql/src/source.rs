@@ -337,7 +337,7 @@ impl Source for MysqlSource {
         let ids = ReplicaIds::new(&self.config, &open.pipeline)?;
         let workers = worker_count(self.config.connection_pool_size);
         // Half of the memory for chunks, which take a little more as columns than they did on the way.
-        let chunk_bytes = (open.memory_bytes / 2 / (workers + 2)).clamp(6 << 20, 16 << 20) as u64;
+        let chunk_bytes = (open.memory_bytes / 2 / (workers + 2)).clamp(1 << 20, 16 << 20) as u64;
         let options = BackfillOptions {
             workers,
             chunk_size: self.config.chunk_size,

@@ -91,16 +91,21 @@ fn sinks_need_names_of_their_own() {
     scene.expect_loud(&["two sinks are called `iceberg`"]);
 }
 
-/// Nothing of what the state directory says is in the lake is there any more.
-#[test]
-fn a_lake_that_was_deleted_is_not_taken_for_an_empty_one() {
-    let Some(server) = shared_server() else { return };
+/// A table `t` of a hundred rows is in the lake, and the pipeline does not run.
+fn filled_and_stopped(database: &'static str) -> Option<Scene> {
     let setup =
         ["CREATE TABLE t(id INT PRIMARY KEY)", "INSERT INTO t SELECT seq FROM seq_1_to_100"];
-    let mut scene = Scene::new(server, "deleted_lake", &setup);
+    let mut scene = Scene::new(shared_server()?, database, &setup);
     scene.start_streaming();
     scene.catch_up();
     scene.lakeward.stop().unwrap();
+    Some(scene)
+}
+
+/// Nothing of what the state directory says is in the lake is there any more.
+#[test]
+fn a_lake_that_was_deleted_is_not_taken_for_an_empty_one() {
+    let Some(mut scene) = filled_and_stopped("deleted_lake") else { return };
     let lake = scene.lake();
     std::fs::remove_file(&lake.catalog).unwrap();
     std::fs::remove_dir_all(&lake.warehouse).unwrap();
@@ -114,13 +119,7 @@ fn a_lake_that_was_deleted_is_not_taken_for_an_empty_one() {
 /// A table that someone has taken out of the catalog ends the run at its next change.
 #[test]
 fn a_table_that_someone_dropped_is_missed_aloud() {
-    let Some(server) = shared_server() else { return };
-    let setup =
-        ["CREATE TABLE t(id INT PRIMARY KEY)", "INSERT INTO t SELECT seq FROM seq_1_to_100"];
-    let mut scene = Scene::new(server, "dropped_in_lake", &setup);
-    scene.start_streaming();
-    scene.catch_up();
-    scene.lakeward.stop().unwrap();
+    let Some(mut scene) = filled_and_stopped("dropped_in_lake") else { return };
     scene.lake().drop("dropped_in_lake.t").unwrap();
     scene.session.run("INSERT INTO t VALUES (1000)").unwrap();
     scene.lakeward.start().unwrap();
